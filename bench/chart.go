@@ -10,7 +10,7 @@ import (
 
 // point is one line of a chart: a median with its smallest and largest value.
 type point struct {
-	group, label      string // the group's name is shown before its first line
+	group, label      string // a group's name stands before its first line
 	ours              bool
 	median, low, high float64
 	text              string
@@ -19,7 +19,7 @@ type point struct {
 const (
 	chartWidth = 760.0
 	chartLeft  = 300.0 // where the axis begins
-	chartRight = 640.0 // where the axis ends, followed by the figure
+	chartRight = 640.0 // where it ends: the figure stands behind it
 	lineHeight = 20.0
 	chartTop   = 44.0
 )
@@ -35,7 +35,7 @@ const chartStyle = `
 text{font:13px system-ui,sans-serif}.title{font-weight:600}.faint{font-size:11px}
 `
 
-// chart draws points on a logarithmic axis, each with the range of its rounds' values.
+// chart draws points on a logarithmic axis, each with the range of its rounds.
 func chart(out io.Writer, title string, points []point) error {
 	low, high := decades(points)
 	x := func(v float64) float64 {
@@ -107,7 +107,7 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// printer is a writer that keeps the first error.
+// printer keeps the first error.
 type printer struct {
 	out io.Writer
 	err error
@@ -120,7 +120,7 @@ func (p *printer) printf(format string, args ...any) {
 }
 
 // points returns the points of one chart: the measurements of each of its rows and stores. It
-// leaves out zeros, because a logarithmic axis cannot show them.
+// leaves out zeros, which a logarithmic axis lacks.
 func (r *results) points(p *plan, name string) (points []point) {
 	for _, w := range p.rows {
 		if w.chart != name {

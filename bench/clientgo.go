@@ -17,14 +17,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// These are the durations of Kubernetes' own components. The record has whole seconds.
+// The durations of Kubernetes' own components. The record has whole seconds.
 const (
 	clientGoLease = 15 * time.Second
 	clientGoRenew = 10 * time.Second
 	clientGoRetry = 2 * time.Second
 )
 
-// joinClientGo makes an elector for each shard. Its record is a key of etcd, because there is no
+// joinClientGo makes an elector for each shard, whose record is a key of etcd, because there is no
 // Kubernetes here. It ignores at.TTL.
 func joinClientGo(_ context.Context, at place) (member, error) {
 	client, err := etcdClient(at.DSN)
@@ -82,7 +82,7 @@ type keyLock struct {
 	key, identity string
 
 	mu       sync.Mutex
-	revision int64 // revision of the record last read or written; 0: none
+	revision int64 // of the record last read or written; 0: none
 }
 
 func (k *keyLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {

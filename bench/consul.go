@@ -34,7 +34,7 @@ func consulStore() *store {
 				}
 				return fmt.Sprint(self["Config"]["Version"]), nil
 			}
-			// The server does not count its requests, so a proxy counts them.
+			// The server does not count its requests: a proxy does.
 			var calls atomic.Int64
 			proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: r.dsn})
 			proxy.ErrorLog = log.New(io.Discard, "", 0) // cancelled calls of members

@@ -81,7 +81,7 @@ func etcdCalls(ctx context.Context, addr string) (int64, error) {
 	return int64(calls), nil
 }
 
-// etcdSession makes one session for all of a member's locks, as etcd's documentation advises.
+// etcdSession makes one session for everything of a member, as etcd's documentation advises.
 func etcdSession(at place) (*locks, *clientv3.Client, *concurrency.Session, error) {
 	client, err := etcdClient(at.DSN)
 	if err != nil {

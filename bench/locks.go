@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// locker is a member that locks names briefly.
+// locker is a member that locks names for a moment.
 type locker interface {
 	member
-	// lock waits until it has the name. The function unlock gives the name back, and returns when
-	// the store has recorded that.
+	// lock waits until it has the name. unlock returns once the store has it back.
 	lock(ctx context.Context, name string) (unlock func(ctx context.Context) error, err error)
 }
 
@@ -35,8 +34,7 @@ func (p *polled) lock(ctx context.Context, name string) (unlock func(ctx context
 	return p.once(ctx, name)
 }
 
-// locker makes a member that locks names. The member has already locked once, so its session
-// exists.
+// locker makes a member that locks. It has locked once, so its session exists.
 func (b *bout) locker(ctx context.Context, errp *error) (locker, func(), error) {
 	at := b.place(usual)
 	m, err := b.contender.join(ctx, at)
@@ -72,7 +70,7 @@ const (
 	locksFor  = 3 * time.Second
 )
 
-// lockAlone lets one goroutine lock and unlock free names, one after another.
+// lockAlone lets one goroutine lock and unlock free names, one after the other.
 func lockAlone(ctx context.Context, b *bout) ([]float64, error) {
 	f, err := lockFresh(ctx, b, 1)
 	if err != nil {
@@ -84,8 +82,8 @@ func lockAlone(ctx context.Context, b *bout) ([]float64, error) {
 // lockMany lets many goroutines of one member lock and unlock free names concurrently.
 func lockMany(ctx context.Context, b *bout) ([]float64, error) { return lockFresh(ctx, b, b.size(64)) }
 
-// lockFresh lets goroutines lock and unlock names that were never locked before. It returns the
-// number of names per second, and the quantiles of the time for a lock and its unlock together.
+// lockFresh lets goroutines lock and unlock names that were never locked before. It returns how
+// many a second, and the quantiles of a lock and its unlock together.
 func lockFresh(ctx context.Context, b *bout, goroutines int) (_ []float64, err error) {
 	l, leave, err := b.locker(ctx, &err)
 	if err != nil {
@@ -121,8 +119,8 @@ func lockFresh(ctx context.Context, b *bout, goroutines int) (_ []float64, err e
 }
 
 // lockHandOver measures from the call that unlocks to the return of the other member's waiting
-// call. It returns the median and the largest time. For Tenure, it alternates with the hand-over of
-// a shard, from the call to the successor's grant, and also returns the median of that.
+// call. It returns the median and the slowest. For Tenure it alternates with a shard's hand-over,
+// from the call to the successor's grant, and returns the median of that, too.
 func lockHandOver(ctx context.Context, b *bout) (_ []float64, err error) {
 	var members [2]locker
 	for i := range members {
@@ -165,8 +163,7 @@ func lockHandOver(ctx context.Context, b *bout) (_ []float64, err error) {
 	return figures, nil
 }
 
-// pass makes a member wait for a name, and then unlocks the name. The function next releases that
-// member's own lock.
+// pass lets a member wait for a name, and then unlocks it. next unlocks the name for that member.
 func pass(ctx context.Context, to locker, name string, unlock func(context.Context) error,
 ) (next func(context.Context) error, took time.Duration, err error) {
 	type result struct {
@@ -192,7 +189,7 @@ func pass(ctx context.Context, to locker, name string, unlock func(context.Conte
 	}
 }
 
-// passShard hands a shard over. If first is set, no member has the shard yet.
+// passShard hands a shard over. If first is set, no member has it yet.
 func passShard(ctx context.Context, to, from *tenureMember, first bool) (time.Duration, error) {
 	const shard = "moved"
 	won := make(chan time.Time, 1)

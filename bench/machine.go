@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// machine describes the machine on which the figures were measured.
+// machine describes the machine of the figures.
 type machine struct {
 	began      time.Time
 	commit     string
@@ -29,24 +29,23 @@ func look(ctx context.Context) machine {
 }
 
 const (
-	// quietShare is the share of one core that other programs may use while no program of this
-	// measurement runs. On a busier machine, figures cannot be compared.
+	// quietShare is the share of one core that other programs may use while nothing of ours runs.
+	// On a busier machine figures cannot be compared.
 	quietShare = 0.15
 	// quietWait is how long a row waits for a busy machine to become quiet.
 	quietWait = time.Minute
-	// quietLook is how long one measurement of the machine's load takes.
+	// quietLook is how long one look takes.
 	quietLook = 500 * time.Millisecond
 )
 
-// conditions describe the machine before and after one row on one store, while no server of this
-// program ran.
+// conditions describe the machine around one row on one store, while no server of this program ran.
 type conditions struct {
-	flush  time.Duration // the median time of an fdatasync before the row; 0: unknown
-	before float64       // the share of one core that other programs used
+	flush  time.Duration // the median of one fdatasync before it; 0: unknown
+	before float64       // the share of one core that others used
 	after  float64
 }
 
-// busy returns the reason why the figures do not count, or "".
+// busy returns why the figures do not count, or "".
 func (c conditions) busy() string {
 	for _, at := range []struct {
 		when  string
@@ -59,8 +58,8 @@ func (c conditions) busy() string {
 	return ""
 }
 
-// calm waits until the machine is quiet, but at most for quietWait, and returns the share of one
-// core that other programs use.
+// calm waits until the machine is quiet, at most quietWait, and returns the share of one core that
+// others use.
 func calm(ctx context.Context) (share float64, err error) {
 	for until := time.Now().Add(quietWait); ; {
 		if share, err = others(ctx); err != nil || share <= quietShare || time.Now().After(until) {
@@ -82,8 +81,8 @@ func others(ctx context.Context) (share float64, err error) {
 // ticks is the unit of /proc/stat, which is the same on every Linux.
 const ticks = time.Second / 100
 
-// cpuTime returns how long the cores have worked since the machine began. This includes the time
-// that the host reports as given to other virtual machines.
+// cpuTime returns how long the cores have worked since the machine began. It includes time that the
+// host reports as given to other machines.
 func cpuTime() time.Duration {
 	const idle, iowait, guest = 3, 4, 8 // guests' time is among the users'
 	var n int64
@@ -99,7 +98,7 @@ func cpuTime() time.Duration {
 	return time.Duration(n) * ticks
 }
 
-// describe writes the list that describes the machine, at the end of the measurement.
+// describe writes a list, at the end of the measurement.
 func (m machine) describe(out *bytes.Buffer, command string) {
 	fmt.Fprintf(out, "* %s, %d cores, %s of memory, Linux %s\n", cmp.Or(proc("cpuinfo", "model name"), runtime.GOARCH),
 		runtime.NumCPU(), cmp.Or(proc("meminfo", "MemTotal"), "an unknown amount"), first("/proc/sys/kernel/osrelease"))

@@ -92,13 +92,13 @@ func chosen[T any](all []T, list string, name func(T) string) ([]T, error) {
 	return some, nil
 }
 
-// The results are between these lines of the document.
+// The results stand between these lines of the document.
 const (
 	beginMark = "<!-- begin results: written by bench -->\n"
 	endMark   = "<!-- end results -->\n"
 )
 
-// charts returns the charts of the document, each with the name that rows refer to and the title.
+// charts returns the pictures of the document: the name that rows refer to, and the title.
 func charts() [][2]string {
 	return [][2]string{
 		{"acquire", "Time to acquire, in ms"},

@@ -9,26 +9,24 @@ import (
 	"time"
 )
 
-// contender is one way to own shards: Tenure, or the way that a user of the store would choose.
+// contender is one way to own shards: Tenure, or what a user of the store would pick.
 type contender struct {
 	name string
 	ours bool
-	// ttl is the shortest TTL with which the contender is used, for the row of crashes. If it is 0,
-	// the contender has no TTL.
+	// ttl is the shortest TTL that it is used with, for the row of crashes; 0: it has none.
 	ttl time.Duration
-	// most is the number of shards for which one member may contend. 0 means any number. why is the
-	// reason for the limit.
+	// most is the number of shards that one member may contend for; 0: any. why is the reason.
 	most int
 	why  string
-	// waits is the number of shards in the row of memory. 0 means 1,000.
+	// waits is the number of shards in the row of memory; 0: 1,000.
 	waits int
-	// onlyShards and onlyLocks restrict the contender to some of the rows.
+	// onlyShards and onlyLocks restrict it to some of the rows.
 	onlyShards, onlyLocks bool
 
 	join func(ctx context.Context, at place) (member, error)
 }
 
-// place describes where a member takes part. Member processes get it as JSON.
+// place is where a member takes part. Processes get it as JSON.
 type place struct {
 	DSN       string
 	Namespace string // a name, without "/"
@@ -46,12 +44,12 @@ type member interface {
 	want(shards []string, won func(grant)) error
 	// release gives back a held shard, and ends the contention for it.
 	release(ctx context.Context, shard string) error
-	// close ends the member. Its shards may stay held until the TTL is over.
+	// close ends everything. Its shards may stay held until the TTL is over.
 	close() error
 }
 
-// grant is a shard that a member owns. The function write writes once, under the best fence that
-// this contender has.
+// grant is a shard that a member owns. write writes once, under the best fence of this way of
+// owning.
 type grant struct {
 	shard string
 	write func(ctx context.Context) error
@@ -60,18 +58,18 @@ type grant struct {
 // body returns the content of one write.
 func body() []byte { return make([]byte, 128) }
 
-// locks is a member of a contender that makes one blocking call for each shard.
+// locks is a member of a peer whose lock is one blocking call for each shard.
 type locks struct {
 	at place
-	// take blocks until it has the shard, or ctx ends. The function unlock gives the shard back.
+	// take blocks until it has the shard, or ctx ends. unlock gives it back.
 	take func(ctx context.Context, shard string) (write, unlock func(ctx context.Context) error, err error)
-	// leave ends what all locks share, and thus every lock. It runs after ctx has ended.
+	// leave ends what the locks share, and so every lock. It runs after ctx has ended.
 	leave func() error
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	calls  sync.WaitGroup
-	first  chan struct{} // has a token for each call that does not wait yet
+	first  chan struct{} // tokens of calls that do not wait yet
 
 	mu   sync.Mutex
 	held map[string]func(ctx context.Context) error
@@ -134,16 +132,16 @@ func (l *locks) close() error {
 	return err
 }
 
-// polled is a member of a contender that polls for all shards that it wants.
+// polled is a member of a peer that asks repeatedly for everything that it wants.
 type polled struct {
 	at place
-	// take claims those wanted shards that are free. keep renews the held shards. give gives a
-	// shard back. leave closes the connections.
+	// take claims the free ones of the wanted shards. keep renews the held ones. give gives one
+	// back. leave closes the connections.
 	take  func(ctx context.Context, wanted []string) ([]grant, error)
 	keep  func(ctx context.Context, held []string) error
 	give  func(ctx context.Context, shard string) error
 	leave func()
-	// once locks one name briefly, independently of the shards.
+	// once locks one name briefly, apart from the others.
 	once func(ctx context.Context, name string) (unlock func(ctx context.Context) error, err error)
 
 	stop context.CancelFunc
@@ -155,7 +153,7 @@ type polled struct {
 	held   map[string]bool
 }
 
-// pollsPerTTL is how often a polled member polls, which is about as often as client-go by default.
+// pollsPerTTL is how often it polls: about as often as client-go by default.
 const pollsPerTTL = 8
 
 func (p *polled) start() {

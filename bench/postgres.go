@@ -68,9 +68,8 @@ func leasePool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, c)
 }
 
-// joinLeaseRow makes a member that uses a lease row for each shard, as many applications do. A
-// holder renews its rows, and other members ask for expired rows. One statement does this for all
-// shards.
+// joinLeaseRow makes a member with the lease row that many applications have. A holder renews its
+// rows, and the others ask for expired ones. One statement does it for all shards.
 func joinLeaseRow(ctx context.Context, at place) (member, error) {
 	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {
@@ -124,9 +123,9 @@ WHERE lease.expires < now()`, at.Namespace, at.Node, name, at.TTL)
 	return p, nil
 }
 
-// joinAdvisory makes a member that holds advisory locks on one connection. The end of the
-// connection releases the locks. The member polls for locks that others hold. For a brief lock, it
-// waits on a connection of the pool.
+// joinAdvisory makes a member that holds advisory locks on one connection, whose end releases them.
+// It polls for locks that others hold. A lock that is held briefly is waited for, on a connection
+// of the pool.
 func joinAdvisory(ctx context.Context, at place) (member, error) {
 	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {

@@ -64,7 +64,7 @@ func find(storeName, name string) (contender, error) {
 	return contender{}, fmt.Errorf("store %q has no contender %q", storeName, name)
 }
 
-// holder starts a member process, and returns when the process owns the shard.
+// holder starts a member process, and returns once it owns the shard.
 func holder(ctx context.Context, o orders) (*harness.Process, error) {
 	held := make(chan struct{}, 1)
 	p, err := harness.Start(o.At.Node, memberVariable, o, (*exec.Cmd).Start, func(r *harness.Reader) {

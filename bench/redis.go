@@ -77,8 +77,8 @@ func startRedis(ctx context.Context) (r *running, err error) {
 	return r, nil
 }
 
-// monitor counts the commands that a server receives. Unlike the server's own counters, it leaves
-// out commands that scripts run.
+// monitor counts the commands that a server receives. It leaves out commands that scripts run,
+// which the server's own counters include.
 type monitor struct {
 	client *redis.Client
 	socket string
@@ -88,8 +88,8 @@ type monitor struct {
 	n      int64
 }
 
-// calls sends a command, and counts the commands up to this one. The server keeps commands that
-// monitor has not read yet.
+// calls sends a command, and counts the commands up to it. The server keeps commands that were not
+// read yet.
 func (m *monitor) calls(ctx context.Context) (int64, error) {
 	if m.conn == nil {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", m.socket)
@@ -132,8 +132,8 @@ func (m *monitor) close() error {
 	return m.conn.Close()
 }
 
-// joinRedsync makes a mutex for each shard, with the default retries, and extends each mutex three
-// times within the TTL.
+// joinRedsync makes a mutex for each shard, with the default retries, and extends each three times
+// within the TTL.
 func joinRedsync(_ context.Context, at place) (member, error) {
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: at.DSN, PoolSize: atOnce})
 	rs := redsync.New(goredis.NewPool(client))

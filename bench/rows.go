@@ -16,23 +16,23 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// row is one measurement, a row of the tables.
+// row is one thing to measure.
 type row struct {
 	name, title string
-	chart       string   // rows with the same name share a chart of their first figure
-	figures     []figure // the figures of each measurement
-	rounds      int      // the largest number of rounds; 0: any number
-	cold        bool     // there is no round before those that count
-	together    bool     // all rounds and contenders run concurrently, because the row waits more than it works
-	counts      bool     // all stores run concurrently, because the row measures no time
-	locks       bool     // the row locks names briefly, and has no shards
+	chart       string   // rows with one name share a chart, of their first figure
+	figures     []figure // of each measurement
+	rounds      int      // at most; 0: any number
+	cold        bool     // no round before those that count
+	together    bool     // all rounds and contenders concurrently, because it waits more than it works
+	counts      bool     // all stores concurrently, because it measures no time
+	locks       bool     // it locks names briefly, and has no shards
 	limit       time.Duration
 	measure     func(ctx context.Context, b *bout) ([]float64, error)
 }
 
-// figure describes one number of a measurement, and its format.
+// figure is one number of a measurement, and how it is written.
 type figure struct {
-	name  string // empty if the unit is enough
+	name  string // empty: the unit says it
 	write func(float64) string
 }
 
@@ -48,7 +48,7 @@ type bout struct {
 	nodes atomic.Int64
 }
 
-// errNone means that the row does not apply to this contender.
+// errNone means that the row is not for this contender.
 var errNone = errors.New("no such thing")
 
 func millis(v float64) string { return fmt.Sprintf("%s ms", number(v)) }
@@ -129,8 +129,8 @@ func (b *bout) place(ttl time.Duration) place {
 	return place{DSN: b.serve, Namespace: b.name, Node: fmt.Sprint("n", b.nodes.Add(1)), TTL: ttl, fail: b.fail}
 }
 
-// join makes a member that has a session, because it holds a shard that no other member wants. The
-// function leave closes the member, and adds the error of closing to errp.
+// join makes a member that has a session, because it holds a shard that no other member wants.
+// leave closes it, and adds its error to errp.
 func (b *bout) join(ctx context.Context, errp *error) (m member, leave func(), err error) {
 	return b.joinAt(ctx, b.place(usual), errp)
 }
@@ -147,7 +147,7 @@ func (b *bout) joinAt(ctx context.Context, at place, errp *error) (m member, lea
 	return m, leave, nil
 }
 
-// hold makes a member contend for shards, and returns when it holds all of them.
+// hold wants shards, and returns once all are held.
 func (b *bout) hold(ctx context.Context, m member, shards ...string) (time.Duration, error) {
 	if b.most > 0 && len(shards) > b.most {
 		return 0, fmt.Errorf("%w: at most %d: %s", errNone, b.most, b.why)
@@ -191,8 +191,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 func inMillis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// acquire measures from the call that contends for n free shards, which were never owned, until the
-// member owns all of them.
+// acquire measures from wanting n free shards, which were never owned, to owning all.
 func acquire(ctx context.Context, b *bout, n int) (_ []float64, err error) {
 	m, leave, err := b.join(ctx, &err)
 	if err != nil {
@@ -203,7 +202,7 @@ func acquire(ctx context.Context, b *bout, n int) (_ []float64, err error) {
 	return []float64{inMillis(took)}, err
 }
 
-// takeover measures from the kill of the process that owns a shard to the grant in another process.
+// takeover measures from the kill of the process that owns a shard to the grant of another one.
 func takeover(ctx context.Context, b *bout) (_ []float64, err error) {
 	ttl := b.ttl
 	if ttl == 0 {
@@ -224,7 +223,7 @@ func takeover(ctx context.Context, b *bout) (_ []float64, err error) {
 	if err := m.want([]string{shard}, func(grant) { won <- time.Now() }); err != nil {
 		return nil, err
 	}
-	// The kill comes at a random instant between two heartbeats.
+	// At a random instant between two heartbeats.
 	if err := pause(ctx, b.length(2*time.Second)+rand.N(min(ttl, 5*time.Second))); err != nil {
 		return nil, err
 	}
@@ -247,8 +246,8 @@ func release(ctx context.Context, b *bout) ([]float64, error) {
 	})
 }
 
-// handOver measures hand-overs to a named successor. Other contenders cannot name a successor, so
-// they release the shard. The contenders are measured in turns, as in other rows.
+// handOver names the successor. Peers cannot name one, so they release, and theirs and ours are
+// measured in turns here too.
 func handOver(ctx context.Context, b *bout) ([]float64, error) {
 	if !b.ours {
 		return release(ctx, b)
@@ -262,13 +261,13 @@ const (
 	// swapsMost and swapsTime limit the swaps of one round.
 	swapsMost = 20
 	swapsTime = 5 * time.Second
-	// settles is the pause before each swap, during which the former owner becomes the standby.
-	// etcd starts a watch of past revisions, such as an Election's, only every 100 ms.
+	// settles is the pause before each swap, in which the former owner becomes the standby. etcd
+	// starts a watch of past revisions, such as an Election's, only every 100 ms.
 	settles = 200 * time.Millisecond
 )
 
-// swaps moves one shard back and forth between two members. Each time, it measures from the call
-// that gives the shard away to the end of the new owner's first write.
+// swaps moves one shard to and fro between two members. It measures each time from the call that
+// gives the shard away to the end of the new owner's first write.
 func swaps(
 	ctx context.Context, b *bout, move func(ctx context.Context, from, to member, shard string) error,
 ) (_ []float64, err error) {
@@ -375,7 +374,7 @@ func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rat
 	return append([]float64{float64(len(total)) / to.Sub(from).Seconds()}, quantiles(total)...), nil
 }
 
-// standbys lets n more members contend for the shards, which none of them should get.
+// standbys lets n more members want the shards, which none of them should get.
 func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error) (dismiss func(), err error) {
 	var leaves []func()
 	dismiss = func() {
@@ -396,7 +395,7 @@ func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error
 	return dismiss, nil
 }
 
-// leases returns the leases of one Tenure member, which owns all shards.
+// leases returns the leases of one Tenure member, which has them all.
 func (b *bout) leases(ctx context.Context, at place, shards []string, errp *error) ([]*core.Lease, func(), error) {
 	if !b.ours {
 		return nil, nil, errNone
@@ -434,8 +433,8 @@ func quantiles(v []float64) []float64 {
 const (
 	idleShards = 100
 	idleFor    = 30 * time.Second
-	// idleAfter is the pause before idle counts. It is needed because an idle connection of
-	// PostgreSQL reports its counts 10 s later.
+	// idleAfter is the pause before: an idle connection of PostgreSQL reports its counts 10 s
+	// later.
 	idleAfter = 12 * time.Second
 )
 
@@ -481,8 +480,8 @@ func idle(ctx context.Context, b *bout) (_ []float64, err error) {
 	return []float64{float64(max(0, after-before-1)) / time.Since(start).Seconds()}, err
 }
 
-// standby measures how much memory, heap and stacks, a member needs for each further shard that it
-// wants and another member owns.
+// standby measures the memory, heap and stacks, of a member for each shard that it wants and
+// another owns, beyond the memory for one.
 func standby(ctx context.Context, b *bout) (_ []float64, err error) {
 	owner, leave, err := b.join(ctx, &err)
 	if err != nil {

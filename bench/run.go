@@ -29,7 +29,7 @@ type cell struct {
 	err     error
 }
 
-// results are the cells of the tables, and facts about the stores.
+// results are the cells, and facts about the stores.
 type results struct {
 	mu       sync.Mutex
 	cells    map[key]*cell
@@ -53,7 +53,7 @@ func (r *results) add(k key, sample []float64, err error, counts bool) {
 	}
 }
 
-// lacks returns the reason why a store is not measured.
+// lacks returns why a store is not measured.
 func (r *results) lacks(store string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +78,8 @@ func (r *results) failed(k key) bool {
 	return r.cells[k] != nil && r.cells[k].err != nil
 }
 
-// run measures one row after another. For each row, it starts a new server of each store in turn,
-// so that no row finds the data of another row. Contenders take turns.
+// run measures row by row, and each row store by store with a new server, so that no row finds data
+// of another. Contenders take turns.
 func (p *plan) run(ctx context.Context) (*results, error) {
 	r := &results{cells: map[key]*cell{}, seen: map[key]conditions{}, versions: map[string]string{}, missing: map[string]error{}}
 	for _, w := range p.rows {
@@ -122,8 +122,7 @@ func (p *plan) onStore(ctx context.Context, r *results, w row, s *store) error {
 	return nil
 }
 
-// between measures a row, and the machine's load before and after it. If a row measures no time,
-// the load does not matter.
+// between measures a row between two looks at the machine. A row that measures no time needs none.
 func (p *plan) between(ctx context.Context, r *results, w row, s *store) (err error) {
 	if p.quick || w.counts {
 		return p.onServer(ctx, r, w, s)
@@ -185,7 +184,7 @@ func (p *plan) onServer(ctx context.Context, r *results, w row, s *store) (err e
 	return context.Cause(ctx)
 }
 
-// one measures one contender once, unless the contender has failed before.
+// one measures one contender once, unless it has failed before.
 func (p *plan) one(ctx context.Context, r *results, w row, b *bout, counts bool) {
 	k := key{b.store.name, w.name, b.contender.name}
 	if r.failed(k) {

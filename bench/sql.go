@@ -49,7 +49,7 @@ func mariadbStore() *store {
 	}
 }
 
-// queryText returns the second column of a statement's only row.
+// queryText returns the second column of a statement's one row.
 func queryText(ctx context.Context, driver, dsn, statement string) (text string, err error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {

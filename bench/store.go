@@ -13,7 +13,7 @@ import (
 // store is a kind of server, and the ways to own shards on it.
 type store struct {
 	name, title string
-	start       func(ctx context.Context) (*running, error) // returns ErrUnavailable if there is no such server
+	start       func(ctx context.Context) (*running, error) // ErrUnavailable without such a server
 	contenders  []contender                                 // Tenure first
 }
 
@@ -23,7 +23,7 @@ type running struct {
 	counted string // address for members whose calls are counted; empty: dsn
 	prepare func(ctx context.Context) error
 	version func(ctx context.Context) (string, error)
-	// calls returns the number of calls to the server. It is nil if calls are not counted.
+	// calls returns the number of calls to the server; nil if it is not counted.
 	calls   func(ctx context.Context) (int64, error)
 	closers []func() error
 }
@@ -44,8 +44,8 @@ func stores() []*store {
 // startLimit limits the start of a server.
 const startLimit = time.Minute
 
-// served returns a function that starts a server of package servers. The function fill sets the
-// fields that depend on the kind.
+// served returns a function that starts a server of package servers. fill adds what depends on the
+// kind.
 func served(kind servers.Kind, fill func(*running)) func(ctx context.Context) (*running, error) {
 	return func(ctx context.Context) (_ *running, err error) {
 		ctx, cancel := context.WithTimeout(ctx, startLimit)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// number returns a number with three significant digits, in the usual form.
+// number returns three digits, as people write them.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -43,7 +43,7 @@ func (c *cell) spread(figure int) (median, low, high float64) {
 
 func (c *cell) usable() bool { return c != nil && c.err == nil && len(c.samples) > 0 }
 
-// text returns a cell as the table shows it. If the cell is not Tenure's, beside is Tenure's cell.
+// text returns a cell as the table shows it. beside is Tenure's cell, for a peer.
 func (c *cell) text(w row, beside *cell) string {
 	switch {
 	case c == nil:
@@ -80,7 +80,7 @@ func (c *cell) text(w row, beside *cell) string {
 	return strings.Join(parts, "; ")
 }
 
-// unless returns a cell's text, or the reason why its row is withheld.
+// unless returns a cell's text, or why its row is withheld.
 func (c *cell) unless(busy string, w row, beside *cell) string {
 	if busy != "" && c.usable() {
 		return busy
@@ -88,7 +88,7 @@ func (c *cell) unless(busy string, w row, beside *cell) string {
 	return c.text(w, beside)
 }
 
-// tables writes a table for each store, and below each table the reasons why measurements failed.
+// tables writes a table for each store, and below it why a measurement failed.
 func (r *results) tables(out *bytes.Buffer, p *plan) {
 	for _, s := range p.stores {
 		if err := r.missing[s.name]; err != nil {
@@ -130,7 +130,7 @@ func (r *results) tables(out *bytes.Buffer, p *plan) {
 	}
 }
 
-// flushText describes how long a flush to the machine's disk took before the row.
+// flushText describes the machine's own flush, before the row.
 func flushText(d time.Duration) string {
 	if d == 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// tenure returns the contender Tenure, on a backend that open opens.
+// tenure is Tenure on a backend that open opens.
 func tenure(ttl time.Duration, open func(ctx context.Context, at place) (core.Backend, error)) contender {
 	return contender{
 		name: "Tenure", ours: true, ttl: ttl, waits: 10_000,
@@ -66,7 +66,7 @@ func (m *tenureMember) release(ctx context.Context, shard string) error {
 	return m.e.Withdraw(ctx, shard)
 }
 
-// handOver releases a shard to a named successor. No other contender can name one.
+// handOver releases a shard to a successor, which no peer can do.
 func (m *tenureMember) handOver(ctx context.Context, to *tenureMember, shard string) error {
 	session := to.e.View().Session
 	if session == "" {

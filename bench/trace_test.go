@@ -15,10 +15,10 @@ import (
 
 var slicesOf = flag.Int("slices", 0, "measure what tracing costs, in so many pairs of slices")
 
-// TestTraceCost makes a member that traces, and one that does not, append in turns, with 64
-// producers on 64 shards each, on one server. Two consecutive slices run on the machine in the same
-// state, so many short pairs show more than a few long runs, which differ by 20 percent. The test
-// fails if tracing is shown to cost more than 1 percent, at twice the standard error.
+// TestTraceCost has a member that traces and one that does not append in turns, 64 producers on
+// 64 shards each, on one server. Two slices that follow each other have the same machine beneath
+// them, so that many short pairs tell what a few long runs cannot: those differ by 20 percent.
+// It fails where tracing is shown to cost more than 1 percent, at twice the standard error.
 func TestTraceCost(t *testing.T) {
 	for _, name := range []string{"sqlite", "etcd"} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func compare(t *testing.T, b *bout) {
 	}
 }
 
-// appended returns the number of entries that are appended within d.
+// appended is how many entries are appended in d.
 func appended(t *testing.T, leases []*core.Lease, d time.Duration) float64 {
 	counts, errs := make([]float64, len(leases)), make([]error, len(leases))
 	began := time.Now()
@@ -112,7 +112,7 @@ func appended(t *testing.T, leases []*core.Lease, d time.Duration) float64 {
 	return n * float64(d) / float64(time.Since(began)) // the last ones end a little later
 }
 
-// meanOf returns the mean and its standard error.
+// meanOf is the mean, and its standard error.
 func meanOf(v []float64) (mean, off float64) {
 	for _, x := range v {
 		mean += x / float64(len(v))

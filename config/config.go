@@ -20,7 +20,7 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// The defaults of LoadOptions, and of the keys that only this package uses.
+// Defaults of LoadOptions, and of keys that only this package has.
 const (
 	DefaultKey         = "tenure"
 	DefaultEnvPrefix   = "TENURE__"
@@ -28,17 +28,17 @@ const (
 	defaultOpenTimeout = 10 * time.Second
 )
 
-// LoadOptions tell Load where the configuration is. If they are nil or zero, Load reads only the
+// LoadOptions say where the configuration is. With nil or the zero value, Load reads only the
 // environment.
 type LoadOptions struct {
-	// Path is the path of an existing YAML file. Default: no file.
+	// Path is the path of a YAML file, which must exist. Default: no file.
 	Path string
-	// Data is the content of the file if the caller has already read the file. Path is then only
-	// used to name the file in messages.
+	// Data is the content of the file, if the caller has already read it. Path then only names
+	// it in messages.
 	Data []byte
 	// Key is the key of the subtree, with its parts separated by dots. Default "tenure".
 	Key string
-	// EnvPrefix is the prefix of the names of environment variables. Default "TENURE__".
+	// EnvPrefix is the beginning of the names of environment variables. Default "TENURE__".
 	EnvPrefix string
 	// Environ is the list of variables, each as NAME=value. Default os.Environ().
 	Environ []string
@@ -82,7 +82,7 @@ type settings struct {
 	StopTimeout time.Duration `yaml:"stop_timeout" doc:"the time that the supervisor, or fx, gives the process to stop; default 15s"`
 }
 
-// raw is the part of another package. That package decodes it later.
+// raw is the part of another package, which decodes it later.
 type raw struct{ n *node }
 
 // Config is a loaded configuration. It is complete, and Load has checked everything that needs no
@@ -94,7 +94,7 @@ type Config struct {
 }
 
 // Load reads the configuration. The error matches core.ErrInvalid. It has one line for each
-// problem, with the place, the key, the value and a correction.
+// problem, which gives the place, the key, the value and a correction.
 func Load(o *LoadOptions) (*Config, error) {
 	if o == nil {
 		o = &LoadOptions{}
@@ -203,8 +203,8 @@ func (c *Config) Options() *core.Options {
 // Listen returns the address of the key listen, or "".
 func (c *Config) Listen() string { return c.set.Listen }
 
-// openTimeout returns open_timeout, or its default.
-func (c *Config) openTimeout() time.Duration {
+// OpenTimeout returns open_timeout, or its default.
+func (c *Config) OpenTimeout() time.Duration {
 	if c.set.OpenTimeout > 0 {
 		return c.set.OpenTimeout
 	}
@@ -243,9 +243,9 @@ func (c *Config) Warnings() []string {
 // Backends returns the names of the configured backends in sorted order. One of them is chosen.
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
-// Section decodes the part "sharding" or "follower" into the struct that into points to, such as a
-// sharding.Options. If a key is missing, its field stays unchanged. The error matches
-// core.ErrInvalid, and lists each unknown key with its line.
+// Section decodes the part "sharding" or "follower" into the struct that into points to, such
+// as a sharding.Options. Missing keys leave fields unchanged. The error matches
+// core.ErrInvalid, and gives each unknown key and its line.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
 	if !ok {
@@ -270,8 +270,8 @@ func (c *Config) part(n *node, path string, into any) error {
 	return nil
 }
 
-// Validate checks that openers includes the chosen backend, and checks the part of each backend in
-// openers. It opens nothing.
+// Validate checks that openers includes the chosen backend. It also checks the part of each
+// backend in openers. It opens nothing.
 func (c *Config) Validate(openers ...core.Opener) error {
 	var p problems
 	if _, _, err := c.choose(openers); err != nil {
@@ -281,7 +281,7 @@ func (c *Config) Validate(openers ...core.Opener) error {
 		path := c.name + ".backends." + name
 		i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
 		if i < 0 {
-			if name != c.set.Backend { // choose has reported errors of the chosen backend
+			if name != c.set.Backend { // choose has reported the chosen one
 				p.unknown(part.n, path, name, names(openers))
 			}
 			continue
@@ -354,11 +354,11 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 }
 
 // Open validates the configuration and opens the chosen backend with its opener. The caller closes
-// the backend. Both ctx and open_timeout limit how long this takes.
+// the backend. Both ctx and open_timeout limit the opening.
 //
-// If open_wait is set, Open tries again until it succeeds or open_wait has passed. It does not try
-// again after an error that matches core.ErrInvalid. Open logs the first error at level Warn to
-// slog.Default, and returns the last error.
+// If open_wait is set, Open tries again until it succeeds or open_wait has passed. It does not
+// try again after an error that matches core.ErrInvalid. Open logs the first failure at Warn to
+// slog.Default, and returns the last one.
 func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
 	if err := c.Validate(openers...); err != nil {
 		return nil, err
@@ -384,7 +384,7 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 	return b, nil
 }
 
-// The limits of the wait between two attempts to open, and of open_wait.
+// Limits of the wait between two attempts to open, and of open_wait.
 const (
 	firstPause  = 100 * time.Millisecond
 	longPause   = 5 * time.Second
@@ -397,11 +397,11 @@ func (c *Config) await(
 ) (core.Backend, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		attempt, cancel := context.WithTimeout(ctx, c.openTimeout())
+		attempt, cancel := context.WithTimeout(ctx, c.OpenTimeout())
 		b, err := open(attempt)
 		if err != nil && attempt.Err() != nil && ctx.Err() == nil {
 			err = errtext.Errorf("not open after %v, which is open_timeout: check that the store can be reached, or raise it: %w",
-				c.openTimeout(), err)
+				c.OpenTimeout(), err)
 		}
 		cancel()
 		left := c.set.OpenWait - time.Since(began)
@@ -426,8 +426,7 @@ func (c *Config) await(
 	}
 }
 
-// relations checks the options of the Elector against each other, and against the limits of the
-// backend.
+// relations checks the options of the Elector against each other and the limits of the backend.
 func (c *Config) relations(p *problems, l core.Limits) {
 	for _, key := range []string{"open_timeout", "open_wait", "stop_timeout"} {
 		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "open_wait": c.set.OpenWait,
@@ -509,10 +508,10 @@ func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil
 // LogValue returns Redacted() as a string value.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
 
-// Redacted returns the configuration with the source of each value. It prints xxxxx instead of each
-// secret. A value is secret if it comes from !file or !env, if it looks like a secret, or if its
-// type in the opener's settings is secret. If openers does not contain the opener of a backend,
-// Redacted hides every string in that backend's part.
+// Redacted returns the configuration with the source of each value. It prints xxxxx for each
+// secret: a value from !file or !env, a value that looks like a secret, or a value whose type in
+// the opener's settings is secret. If openers lacks a backend, Redacted hides every string in
+// that backend's part.
 func (c Config) Redacted(openers ...core.Opener) string {
 	if c.tree == nil {
 		return "{}"
@@ -538,18 +537,18 @@ func (c Config) Redacted(openers ...core.Opener) string {
 	return b.String()
 }
 
-// trusted determines whether Redacted shows the value of a key.
+// trusted is the condition on which Redacted shows the value of a key.
 type trusted uint8
 
 const (
-	unknown trusted = iota // shown only if the value is a number, a truth value or a duration
-	plain                  // shown unless the value looks like a secret
+	unknown trusted = iota // only if it is a number, a truth value or a duration
+	plain                  // unless it looks like a secret
 	secret                 // never
 )
 
 func known(string) trusted { return plain }
 
-// typed returns a function that maps the key of a field of a struct to its trusted value.
+// typed returns the conditions for the fields of a struct.
 func typed(t reflect.Type) func(string) trusted {
 	known := fields(t)
 	return func(key string) trusted {

@@ -17,7 +17,7 @@ func (p *problems) add(n *node, path, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s: %s: %s", n.where, path, fmt.Sprintf(format, args...)))
 }
 
-// decode fills v strictly: for each key of n, v must have a field with that yaml tag.
+// decode fills v strictly: each key of n needs a field whose yaml tag is its name.
 func (p *problems) decode(n *node, path string, v reflect.Value) {
 	if n.kind == absent {
 		return
@@ -116,8 +116,8 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 	}
 }
 
-// field decodes one field of a struct. It refuses a credential under a key that is not meant for
-// credentials, because a later check would quote the value.
+// field decodes one field of a struct. It refuses a credential under a key for other values,
+// because a later check would quote the value.
 func (p *problems) field(n *node, path string, v reflect.Value) {
 	t := v.Type()
 	if t.Kind() == reflect.Slice {
@@ -197,9 +197,8 @@ func fields(t reflect.Type) map[string]reflect.StructField {
 	return all
 }
 
-// near reports whether a was probably written by mistake instead of b. This is the case if one
-// letter is added, missing or wrong, if two neighbours are swapped, or if only separators and case
-// differ.
+// near reports whether a is probably a mistake for b: one letter is added, missing or wrong, two
+// neighbours are swapped, or only separators and case differ.
 func near(a, b string) bool {
 	plain := strings.NewReplacer("_", "", "-", "", ".", "")
 	a, b = strings.ToLower(plain.Replace(a)), strings.ToLower(plain.Replace(b))

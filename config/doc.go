@@ -19,7 +19,7 @@
 //
 // # Where values come from
 //
-// Load reads the file. Environment variables override the file, for example TENURE__TTL=5s,
+// Load reads the file. Environment variables override it, for example TENURE__TTL=5s,
 // TENURE__BACKEND=sqlite, TENURE__BACKENDS__POSTGRES__DSN=... The name of a variable is the path of
 // a key in capitals, with two underscores between its parts. A value may be written as !file PATH
 // or !env NAME. Load then reads the value from that file or variable, and treats it as a secret.
@@ -27,9 +27,9 @@
 //
 // # Checks
 //
-// Before it opens a backend, the package checks keys, units, names, the relations between
-// durations, and the parts of all backends. Packages that use the parts sharding and follower check
-// them with Config.Section. Unused parts are ignored. An error reports each problem on one line,
-// with the place, the value and a correction. Neither these lines nor any output of a Config
-// contains a secret.
+// Before it opens anything, the package checks unknown keys, units, names, the relations between
+// durations, and the parts of all backends. Packages that use the parts sharding and follower
+// check them with Config.Section. Unused parts are ignored. Each problem is reported on one line
+// with the place, the value and a correction. No such line, and no output of a Config, contains a
+// secret.
 package config

@@ -13,8 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// The program has two backends. Its file selects one of them, and the environment overrides the
-// file.
+// A program with two backends; its file, and the environment on top, choose one.
 func ExampleConfig_Open() {
 	dir, err := os.MkdirTemp("", "config")
 	if err != nil {

@@ -56,7 +56,7 @@ func (n *node) field(key string) *node {
 	return n.fields[key]
 }
 
-// These limits are large enough for a configuration that a person writes.
+// These are limits of the input, which people write.
 const (
 	maxFile  = 1 << 20
 	maxNodes = 10_000
@@ -65,7 +65,7 @@ const (
 )
 
 // reader turns YAML into nodes. Its limits apply to the whole document, because aliases may repeat
-// any part of the document.
+// any part.
 type reader struct {
 	file    string
 	env     func(string) (string, bool)
@@ -74,7 +74,7 @@ type reader struct {
 	depth   int
 }
 
-// subtree reads the mapping at path. If the mapping is missing, subtree returns an empty mapping.
+// subtree reads the mapping at path. If it is missing, subtree returns an empty one.
 func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	top := newMapping(r.file)
 	if len(data) > maxFile {

@@ -18,9 +18,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestOpenWithoutClient: if the client, store, servers or name that identifies the store is
-// missing, the Open of every store reports this. PostgreSQL uses its defaults and variables
-// instead.
+// TestOpenWithoutClient: without the client, store, servers or name that says where the
+// store is, Open of every store says so. PostgreSQL has its defaults and variables instead.
 func TestOpenWithoutClient(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -43,8 +42,7 @@ func TestOpenWithoutClient(t *testing.T) {
 	}
 }
 
-// TestOpenTimeout: if opening takes longer than open_timeout, the error names the key of this
-// limit.
+// TestOpenTimeout: an opening that takes longer than open_timeout says which key bounds it.
 func TestOpenTimeout(t *testing.T) {
 	t.Parallel()
 	slow := core.Opener{Name: "memory", Settings: struct{}{}, Open: func(ctx context.Context, _ func(any) error) (core.Backend, error) {

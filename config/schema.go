@@ -9,8 +9,8 @@ import (
 )
 
 // Schema returns a JSON Schema (draft 2020-12) of the subtree, with a part for each opener. Editors
-// and deployment pipelines can use it to check a file. JSON does not have the tags !file and !env,
-// so the checker must allow them.
+// and deployment pipelines can use it to check a file. JSON lacks the tags !file and !env, so the
+// checker must allow them.
 func Schema(openers ...core.Opener) ([]byte, error) {
 	root := object(reflect.TypeFor[settings]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestOpenWait: Open waits for a store that comes up late, for at most open_wait, and logs one
-// line. It does not wait after errors of the configuration.
+// open_wait: a store that comes up late is waited for, with one line in the log, and no
+// longer than that; errors of the configuration are not waited for.
 func TestOpenWait(t *testing.T) {
 	slogDefault := slog.Default()
 	defer slog.SetDefault(slogDefault)
@@ -24,9 +24,9 @@ func TestOpenWait(t *testing.T) {
 	down := errors.New("connection refused")
 	for _, c := range []struct {
 		wait  string
-		up    time.Duration // when the store becomes available
+		up    time.Duration // when the store can be had
 		fails error
-		took  time.Duration // at least; 0: immediately
+		took  time.Duration // at least; 0: at once
 		bad   string
 	}{
 		{wait: "0s", up: time.Second, fails: down, bad: "connection refused"},

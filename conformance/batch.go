@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// kindOfWrite is a write and its expected outcome. Commit 1 gave the shard the items k and old, and
-// the entries a and b. Commit 2 trimmed a.
+// kindOfWrite is a write, and its outcome. Commit 1 gave the shard the items k and old, and the
+// entries a and b. Commit 2 trimmed a.
 type kindOfWrite struct {
 	what    string
 	number  driver.WriteNo // 3 is the next one
 	stale   bool           // the fence is dead
 	ops     []driver.Op
-	refused error // the error that its error must match
-	op      int   // index of the operation that conflicts
+	refused error // matched by its error
+	op      int   // of the conflict
 	items   string
 	entries string // remaining entries
 }
@@ -50,8 +50,8 @@ func kindsOfWrites() []kindOfWrite {
 	}
 }
 
-// manyKindsInOneCall sends several writes of every kind in one call. They are ordered so that each
-// refused write is between accepted ones.
+// manyKindsInOneCall sends several writes of every kind in one call. They are ordered so that
+// each refused write is between others.
 func manyKindsInOneCall(f *fixture) {
 	const each = 4
 	a := f.join("a")
@@ -127,7 +127,7 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 	f.must(ruleA4, strings.Join(got, " ") == k.entries, "%s among other writes left the entries %q; want %q", k.what, strings.Join(got, " "), k.entries)
 }
 
-// refusedAsOne makes calls that the store accepted earlier but that are now too large, and divides
+// refusedAsOne makes calls that the store accepted before and that are now too large, and divides
 // them as core does.
 func refusedAsOne(f *fixture) {
 	const n = 48
@@ -202,8 +202,8 @@ func refusedAsOne(f *fixture) {
 	}
 }
 
-// inHalves sends items in one call, and sends the refused items again in calls of half the size. It
-// returns how many calls had refused items.
+// inHalves sends items in one call, and the refused ones again in calls of half as many. It returns
+// the number of calls that refused any.
 func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
 	if len(items) == 0 {
 		return 0
@@ -216,8 +216,8 @@ func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
 	return 1 + inHalves(refused[:half], send) + inHalves(refused[half:], send)
 }
 
-// tooLarge returns the items of a call that were too large according to their answers. It fails the
-// case if an item that was too large was alone in its call.
+// tooLarge returns the items of a call that were too large, by answer. If an item was alone in its
+// call, tooLarge fails.
 func tooLarge[T any](f *fixture, items []T, answer func(i int) error) (refused []T) {
 	f.t.Helper()
 	for i := range items {

@@ -13,46 +13,46 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-func chaosCases() []testCase {
+func chaosCases() []Case {
 	const area = "Chaos"
-	return []testCase{
-		{Area: area, Property: "RandomOpsLinearizable", Rules: []rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, run: randomOps,
+	return []Case{
+		{Area: area, Property: "RandomOpsLinearizable", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, run: randomOps,
 			Shows: "random calls of several members have an order that fits the log"},
-		{Area: area, Property: "LoseReplies", Rules: []rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, Needs: []string{"Wire.DropReplies"},
+		{Area: area, Property: "LoseReplies", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, Needs: []string{"Wire.DropReplies"},
 			run:   loseReplies,
 			Shows: "the same while replies are lost"},
-		{Area: area, Property: "DuplicateRequests", Rules: []rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1},
+		{Area: area, Property: "DuplicateRequests", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1},
 			Needs: []string{"Wire.Duplicate"}, run: duplicateRequests,
 			Shows: "the same while requests arrive twice"},
-		{Area: area, Property: "PauseHolder", Rules: []rule{ruleF1, ruleR1, ruleM1, ruleA1}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "PauseHolder", Rules: []Rule{ruleF1, ruleR1, ruleM1, ruleA1}, Needs: []string{"Wire.Hold"},
 			run:   pauseHolder,
 			Shows: "a holder's requests that arrive after a takeover change nothing"},
-		{Area: area, Property: "CutHolder", Rules: []rule{ruleF1, ruleM1, ruleE1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
+		{Area: area, Property: "CutHolder", Rules: []Rule{ruleF1, ruleM1, ruleE1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
 			Shows: "a holder without connection learns of its loss on reconnecting, not before"},
-		{Area: area, Property: "RestartStore", Rules: []rule{ruleA1, ruleF1, ruleM1, ruleE3}, Needs: []string{"Restart"},
+		{Area: area, Property: "RestartStore", Rules: []Rule{ruleA1, ruleF1, ruleM1, ruleE3}, Needs: []string{"Restart"},
 			run:   restartStore,
 			Shows: "a store restart ends no session, lease, item or entry; backends continue"},
-		{Area: area, Property: "WipeStore", Rules: []rule{ruleI1}, Needs: []string{"Wipe"}, run: wipeStore,
+		{Area: area, Property: "WipeStore", Rules: []Rule{ruleI1}, Needs: []string{"Wipe"}, run: wipeStore,
 			Shows: "a wiped store grants nothing to earlier members"},
-		{Area: area, Property: "RestoreOlderStore", Rules: []rule{ruleI1, ruleA2, ruleE1}, Needs: []string{"Snapshot"},
+		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{ruleI1, ruleA2, ruleE1}, Needs: []string{"Snapshot"},
 			run:   restoreOlderStore,
 			Shows: "a restored store grants nothing to members that knew the newer one"},
-		{Area: area, Property: "ForkedStore", Rules: []rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStore", Rules: []Rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStore,
 			Shows: "a failover that lost grants repeats no token, ends earlier leases, keeps members"},
-		{Area: area, Property: "ForkedStoreAgain", Rules: []rule{ruleI2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{ruleI2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreAware,
 			Shows: "the same where a claim meets it first, or a second failover follows"},
-		{Area: area, Property: "ForkedStoreCommit", Rules: []rule{ruleI2, ruleF1}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{ruleI2, ruleF1}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreCommit,
 			Shows: "the same where a commit meets it first: it is not applied"},
-		{Area: area, Property: "ForkedStoreOldest", Rules: []rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreOldest", Rules: []Rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreOldest,
 			Shows: "of two failovers from one state the later one's tokens are greater, whatever its store and its members knew"},
-		{Area: area, Property: "IsolatedMaster", Rules: []rule{ruleI2, ruleM1, ruleA1}, Needs: []string{"Isolate"},
+		{Area: area, Property: "IsolatedMaster", Rules: []Rule{ruleI2, ruleM1, ruleA1}, Needs: []string{"Isolate"},
 			run:   isolatedMaster,
 			Shows: "a server cut off from those that can take over extends no session and acknowledges no write"},
-		{Area: area, Property: "IsolatedReads", Rules: []rule{ruleI2, ruleO1, ruleL2, ruleL4}, Needs: []string{"Isolate"},
+		{Area: area, Property: "IsolatedReads", Rules: []Rule{ruleI2, ruleO1, ruleL2, ruleL4}, Needs: []string{"Isolate"},
 			run:   isolatedReads,
 			Shows: "what such a server answers a reader is there after another one took over"},
 	}
@@ -63,14 +63,14 @@ type actor struct {
 	*member
 	peers   []driver.SessionID
 	records map[driver.ShardID]driver.Owner
-	fences  map[driver.ShardID][]driver.Fence // granted to this actor, the oldest first
+	fences  map[driver.ShardID][]driver.Fence // granted to it, the oldest first
 	call    func() (context.Context, context.CancelFunc)
 }
 
 // acted returns the shards of the actors.
 func acted() []driver.ShardID { return []driver.ShardID{"s", "t"} }
 
-// actors returns n actors, each on its own backend, or on the backend that open returns.
+// actors returns n actors, each on its own backend, or on the one that open returns.
 func (f *fixture) actors(n int, r *history.Recorder, open func() driver.Backend) []*actor {
 	f.t.Helper()
 	all := make([]*actor, n)
@@ -144,9 +144,8 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 	}
 }
 
-// turmoil lets the actors act concurrently in rounds, waits between rounds until the store is calm,
-// and judges the answers. On a slow store, it continues until there are answers to judge, up to a
-// limit.
+// turmoil lets the actors act concurrently, returns to a calm state between rounds, and judges. On
+// a slow store, it continues, up to a limit, until there is something to judge.
 func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int, act func())) {
 	f.t.Helper()
 	n := 0

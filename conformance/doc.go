@@ -1,6 +1,7 @@
-// Package conformance has the suites that every backend of Tenure must pass. [Test] runs the
-// driver-level suite, whose cases are named "Area/Property" and reach the store through a harness
-// of functions. A failure begins with the id of the broken rule, and explains the rule in one line:
+// Package conformance is the driver-level suite that every backend of Tenure must pass. It consists
+// of one exported function, a harness of functions, and cases named "Area/Property". A failure
+// begins with the id of the broken rule, and explains the rule in one line. The package needs only
+// this module, so any backend can use it:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{
@@ -21,17 +22,17 @@
 //	}
 //
 // Open is enough to begin with. Other functions of a [Store] (network faults, a compaction, a
-// restart, a count of calls) let more cases run. The suite skips cases that lack a function, and
-// its report lists them with the reason. [KVFaults] and [KVDamage] cause faults around a store of
+// restart, a count of calls) let more cases run. Cases that lack a function are skipped, and the
+// report lists them with the reason. [KVFaults] and [KVDamage] cause faults around a store of
 // package kv. [Proxy] causes faults in front of any server.
 //
-// [Check] does the same outside go test. [TestSystem] tests the backend together with core, with
-// real processes that are killed, stopped and cut off. [TestGarbage] adds a hostile member.
+// [Run] does the same under any [T], and [Check] does it outside go test.
 //
 // # What it does not do
 //
-// The driver-level suite stops no processes and knows no particular store. It can show that faults
-// exist, not that there are none. In the short form, its racing cases run thousands of
-// interleavings. With [Harness.Long], they run twenty times as many. Each case records the answers
-// to its clients, and checks them against the order that the store must have had.
+// The suite stops no processes and knows no particular store. Package system kills real servers,
+// and cuts them off. The suite can show that faults exist, not that there are none. In the short
+// form, its racing cases run thousands of interleavings. With [Harness.Long], they run twenty
+// times as many. Each case records the answers to its clients, and checks them against the order
+// that the store must have had.
 package conformance

@@ -29,9 +29,9 @@ type Guard struct {
 	Texts func(ctx context.Context) ([]string, error)
 }
 
-func fenceCases() []testCase {
-	return []testCase{
-		guarded("AcceptedWhileCurrent", []rule{ruleF1}, "a guarded write takes effect under the shard's latest grant, and under no other",
+func fenceCases() []Case {
+	return []Case{
+		guarded("AcceptedWhileCurrent", []Rule{ruleF1}, "a guarded write takes effect under the shard's latest grant, and under no other",
 			acceptedWhileCurrent),
 		refusedAfter("Takeover", "a takeover", func(f *fixture, a, b *member, fence driver.Fence) {
 			f.evict(a)
@@ -50,16 +50,16 @@ func fenceCases() []testCase {
 			a.release(fence)
 			a.acquire(fence.Shard)
 		}),
-		guarded("BegunBeforeTakeover", []rule{ruleF1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
+		guarded("BegunBeforeTakeover", []Rule{ruleF1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
 			begunBeforeTakeover),
-		guarded("RacesTakeover", []rule{ruleF1}, "guarded writes that race a change of owner take effect before it or never",
+		guarded("RacesTakeover", []Rule{ruleF1}, "guarded writes that race a change of owner take effect before it or never",
 			guardedRacesTakeover),
-		guarded("ForkedStore", []rule{ruleF1, ruleI2}, "no lease of before a failover that lost grants passes",
+		guarded("ForkedStore", []Rule{ruleF1, ruleI2}, "no lease of before a failover that lost grants passes",
 			guardedForkedStore, "Snapshot", "Fork"),
-		{Area: "Fence", Property: "RestoreOlderStore", Rules: []rule{ruleF1, ruleI1}, Needs: []string{"Snapshot", "Guards"},
+		{Area: "Fence", Property: "RestoreOlderStore", Rules: []Rule{ruleF1, ruleI1}, Needs: []string{"Snapshot", "Guards"},
 			run:   guardedRestoredStore,
 			Shows: "a process that found that an older copy was restored has no guarded write accepted"},
-		guarded("RaisedFloor", []rule{ruleF1, ruleI1}, "a fence that no longer commits after the floor was raised passes nowhere",
+		guarded("RaisedFloor", []Rule{ruleF1, ruleI1}, "a fence that no longer commits after the floor was raised passes nowhere",
 			guardedRaisedFloor, "RaiseFloor"),
 	}
 }
@@ -68,12 +68,12 @@ func fenceCases() []testCase {
 type guard struct {
 	*fixture
 	Guard
-	shard driver.ShardID // each guard of a case has a different shard
+	shard driver.ShardID // different from those of the case's other guards
 }
 
 // guarded returns a case that runs with each guard.
-func guarded(property string, rules []rule, shows string, run func(g *guard), needs ...string) testCase {
-	return testCase{Area: "Fence", Property: property, Rules: rules, Shows: shows, Needs: append(needs, "Guards"),
+func guarded(property string, rules []Rule, shows string, run func(g *guard), needs ...string) Case {
+	return Case{Area: "Fence", Property: property, Rules: rules, Shows: shows, Needs: append(needs, "Guards"),
 		run: func(f *fixture) {
 			for _, g := range f.store.Guards {
 				run(&guard{f, g, driver.ShardID("by-" + g.Name)})
@@ -81,7 +81,7 @@ func guarded(property string, rules []rule, shows string, run func(g *guard), ne
 		}}
 }
 
-// once begins one write and sends it through a member's backend.
+// once begins a write and sends it through a member's backend.
 func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	ctx, cancel := context.WithCancel(g.ctx)
 	defer cancel()
@@ -92,7 +92,7 @@ func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	return write(ctx, text)
 }
 
-// write calls the method once until the error is not ErrRetry.
+// write calls once until its error is not ErrRetry.
 func (g *guard) write(m *member, fence driver.Fence, text string) (err error) {
 	g.retry(func() error {
 		err = g.once(m, fence, text)
@@ -157,8 +157,8 @@ func acceptedWhileCurrent(g *guard) {
 	g.accepts(a, fence, "under the latest grant, whose session was evicted,")
 }
 
-func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence driver.Fence)) testCase {
-	return guarded("RefusedAfter"+how, []rule{ruleF1}, "a guarded write is refused after "+what, func(g *guard) {
+func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence driver.Fence)) Case {
+	return guarded("RefusedAfter"+how, []Rule{ruleF1}, "a guarded write is refused after "+what, func(g *guard) {
 		a, b := g.join("a"), g.join("b")
 		fence := a.acquire(g.shard)
 		g.accepts(a, fence, "under the current grant")
@@ -172,7 +172,7 @@ func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence dri
 	})
 }
 
-// observerOf returns a member as seen by another process that has read nothing yet.
+// observerOf returns a member as another process knows it that has seen nothing yet.
 func (f *fixture) observerOf(m *member) *member {
 	f.t.Helper()
 	c := *m
@@ -205,7 +205,7 @@ func begunBeforeTakeover(g *guard) {
 	early, err := taken.early()
 	g.must(ruleF1, !early || err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
 	err = write(ctx, text)
-	// A takeover through another door need not wait. If it does not wait, the write is refused.
+	// A takeover through another door need not wait. In that case, the write is refused.
 	refused := err != nil && g.store.OpenOther != nil && driver.NotApplied(err)
 	g.must(ruleF1, (err == nil || refused) && slices.Contains(g.texts(), text) == (err == nil), "%s does not keep what it has proven: %v",
 		g.Name, err)

@@ -15,12 +15,12 @@ import (
 )
 
 // fixture is the state of a case: a fresh namespace, the backends opened in it, and the ways to
-// fail. Methods that end the case may be called only in the case's own goroutine. These methods are
-// fail, setup, and all methods without an error result.
+// fail. Methods that end the case may be called only in the case's own goroutine. These are fail,
+// setup, and all methods without an error result.
 type fixture struct {
 	t     T
 	h     *Harness
-	c     testCase
+	c     Case
 	store *Store
 	ctx   context.Context // ends a little before the case's time-out
 
@@ -34,10 +34,10 @@ type fixture struct {
 	observer   *member
 	ringer     *member
 	restarts   int
-	opened     int // number of backends that open opened
+	opened     int // by open
 }
 
-func newFixture(t T, h *Harness, c testCase, store *Store) *fixture {
+func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
 	f := &fixture{t: t, h: h, c: c, store: store}
 	f.ctx, f.cancel = context.WithTimeout(t.Context(), h.timeout()*8/10)
 	return f
@@ -48,7 +48,7 @@ func newFixture(t T, h *Harness, c testCase, store *Store) *fixture {
 func (f *fixture) labels() pprof.LabelSet { return pprof.Labels(leakLabel, f.t.Name()) }
 
 // broken reports that a rule is broken, and continues.
-func (f *fixture) broken(r rule, format string, args ...any) {
+func (f *fixture) broken(r Rule, format string, args ...any) {
 	f.t.Helper()
 	f.record(fmt.Sprintf("%s %s: %s: %s", r, r.Title(), fmt.Sprintf(format, args...), r.Explain()))
 	for _, declared := range f.c.Rules {
@@ -60,13 +60,13 @@ func (f *fixture) broken(r rule, format string, args ...any) {
 }
 
 // fail reports that a rule is broken and ends the case.
-func (f *fixture) fail(r rule, format string, args ...any) {
+func (f *fixture) fail(r Rule, format string, args ...any) {
 	f.t.Helper()
 	f.broken(r, format, args...)
 	runtime.Goexit()
 }
 
-func (f *fixture) must(r rule, ok bool, format string, args ...any) {
+func (f *fixture) must(r Rule, ok bool, format string, args ...any) {
 	f.t.Helper()
 	if !ok {
 		f.fail(r, format, args...)
@@ -128,7 +128,7 @@ func (f *fixture) result() (failures []string, skipReason string) {
 	return f.failures, f.skipReason
 }
 
-// finish closes all backends that the case opened.
+// finish closes every backend that the case opened.
 func (f *fixture) finish() {
 	f.cancel()
 	f.mu.Lock()
@@ -175,7 +175,7 @@ func (f *fixture) tryOpen(open func(context.Context) (driver.Backend, error)) (d
 	return f.keep(b), nil
 }
 
-// wire opens a backend behind a wire. It skips the case unless have reports that the wire has the
+// wire opens a backend behind a wire. The case is skipped unless have reports that the wire has the
 // fault.
 func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wire) {
 	f.t.Helper()
@@ -190,7 +190,7 @@ func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wi
 	return b, w
 }
 
-// read returns a backend that the case uses only for reads, and that no member uses.
+// read returns a backend with which the case reads and that no member uses.
 func (f *fixture) read() driver.Backend {
 	f.t.Helper()
 	if f.reader == nil {
@@ -220,7 +220,7 @@ func (f *fixture) joinOn(b driver.Backend, node string) *member {
 	return &member{Session: s, f: f, b: b, node: node}
 }
 
-// tryJoin joins. If it loses a race against another join, it tries again.
+// tryJoin joins. It tries again if it lost a race against another join.
 func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, err error) {
 	f.retry(func() error {
 		s, err = b.Join(f.ctx, m)
@@ -360,8 +360,7 @@ func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
 	return it
 }
 
-// suspect tries to evict one version of a session. If the call fails, its error becomes the item's
-// error.
+// suspect tries to evict one version of a session. An error of the call becomes the item's.
 func (m *member) suspect(id driver.SessionID, v driver.Version) (r driver.EvictResult) {
 	m.f.retry(func() error {
 		r = driver.EvictResult{}
@@ -376,7 +375,7 @@ func (m *member) suspect(id driver.SessionID, v driver.Version) (r driver.EvictR
 	return r
 }
 
-// claim tries one claim. If the call fails, its error becomes the item's error.
+// claim tries one claim. An error of the call becomes the item's.
 func (m *member) claim(c driver.Claim) (r driver.AcquireResult) {
 	m.f.retry(func() error {
 		r = m.claimCtx(m.f.ctx, c)
@@ -389,7 +388,7 @@ func (m *member) claimCtx(ctx context.Context, c driver.Claim) driver.AcquireRes
 	return grant(m.Acquire(ctx, []driver.Claim{c}))
 }
 
-// transfer tries one hand-over. If the call fails, its error becomes the item's error.
+// transfer tries one hand-over. An error of the call becomes the item's.
 func (m *member) transfer(fence driver.Fence, to driver.SessionID) (r driver.AcquireResult) {
 	m.f.retry(func() error {
 		r = m.transferCtx(m.f.ctx, fence, to)
@@ -409,8 +408,7 @@ func grant(res []driver.AcquireResult, err error) driver.AcquireResult {
 	return res[0]
 }
 
-// single returns the error of a call with one item, or an error if the call does not have exactly
-// one result.
+// single returns the error of a call with one item, or an error if it has not exactly one result.
 func single(n int, err error) error {
 	if err == nil && n != 1 {
 		return fmt.Errorf("%d results for one item", n)
@@ -461,7 +459,7 @@ func (m *member) beat() {
 	m.f.setup(m.node+" beats", err)
 }
 
-// write tries one commit. If the call fails, its error becomes the item's error.
+// write tries one commit. An error of the call becomes the item's.
 func (m *member) write(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) (r driver.CommitResult) {
 	m.f.retry(func() error {
 		r = m.writeCtx(m.f.ctx, newWrite(fence, number, ops...))

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// rollBack makes the store forget the writes that lose makes, and report another history.
+// rollBack makes the store forget the writes of lose, and announce another history.
 func (f *fixture) rollBack(lose func()) {
 	f.t.Helper()
 	restore, err := f.store.Snapshot(f.ctx)

@@ -33,8 +33,8 @@ type Harness struct {
 	Long bool
 
 	// Timeout limits each case. A case that exceeds it fails with the stacks of all goroutines.
-	// Default 2 min, or 10 min with Long, so that a busy machine is not taken for a hang. A case
-	// waits for a sixth of Timeout for an event that should happen immediately. A case about a
+	// Default 2 min, so that a busy machine is not taken for a hang, or 10 min with Long. A case
+	// waits a sixth of Timeout for something that should happen immediately. A case about a
 	// duration is skipped as "machine too slow to tell" if a ping of the store was also slow.
 	Timeout time.Duration
 
@@ -44,8 +44,8 @@ type Harness struct {
 }
 
 // Store is one namespace of the store under test, and the faults that the harness can cause. Open
-// is required. Every other function may be nil. The suite then skips the cases that need the
-// function, and the report gives that reason.
+// is required. Every other function may be nil. The cases that need it are then skipped, and the
+// report gives that reason.
 //
 // A returned Backend belongs to the suite, which closes it. Several goroutines call the
 // functions.
@@ -56,15 +56,15 @@ type Store struct {
 	Open func(ctx context.Context) (driver.Backend, error)
 
 	// OpenOther is like Open, but through another door of the same store: another node, or another
-	// member of its cluster. If it is set, every second Backend of a case uses that door, so that
-	// no case relies on the knowledge of one node.
+	// member of its cluster. Every second Backend of a case then uses it, so that no case relies
+	// on the knowledge of one node.
 	OpenOther func(ctx context.Context) (driver.Backend, error)
 
 	// OpenExisting opens another Backend with the option Create off (I1).
 	OpenExisting func(ctx context.Context) (driver.Backend, error)
 
-	// OpenNamespace creates and opens another namespace of the same store. Its name is the name of
-	// this namespace followed by suffix, such as "/b" or "0".
+	// OpenNamespace creates and opens another namespace of the same store. Its name is this one's
+	// followed by suffix, such as "/b" or "0".
 	OpenNamespace func(ctx context.Context, suffix string) (driver.Backend, error)
 
 	// OpenLying opens a Backend on a store that ignores the conditions of writes. It must fail
@@ -84,17 +84,17 @@ type Store struct {
 	// Compact makes the store forget the history that an earlier cursor needs to continue.
 	Compact func(ctx context.Context) error
 
-	// Tamper writes to the store without the driver, as another client or a broken client would.
-	// The argument name is a shard or, for a member's record, a session. If the store's schema
-	// makes a kind of tampering impossible, the error is errors.ErrUnsupported.
+	// Tamper writes to the store without the driver, as another client or a broken one would. name
+	// is a shard or, for a member's record, a session. If the store's schema makes a tampering
+	// impossible, the error is errors.ErrUnsupported.
 	Tamper func(ctx context.Context, what Tampering, name string) error
 
 	// Wipe removes everything in the namespace, including its identity, while Backends are
 	// open.
 	Wipe func(ctx context.Context) error
 
-	// Snapshot saves the state of the namespace. The function restore brings this state back while
-	// Backends are open, together with the store's revision at that time.
+	// Snapshot saves the state of the namespace. restore brings it back while Backends are open,
+	// together with the store's revision at that time.
 	Snapshot func(ctx context.Context) (restore func(context.Context) error, err error)
 
 	// Fork makes the store report another history than before, as if a standby had been promoted.
@@ -102,20 +102,22 @@ type Store struct {
 	Fork func(ctx context.Context) error
 
 	// Isolate permanently cuts off the server that Backends use from all servers that can take
-	// over. The server continues, and open Backends stay on it. The function promote makes one of
-	// the other servers take over and accept writes. From then on, Open leads to that server.
+	// over. The server continues, and open Backends stay on it. promote makes one of the other
+	// servers take over and accept writes. From then on, Open leads to that server.
 	Isolate func(ctx context.Context) (promote func(context.Context) error, err error)
 
-	// Narrow makes the store accept only shorter requests than when the Backends were opened, until
-	// the returned function is called. The store still accepts a write of 4 KiB. Backends may fail
-	// at first, as after Restart. If the error matches errors.ErrUnsupported, the case is skipped.
+	// Narrow makes the store accept only shorter requests than when the Backends were opened,
+	// until the returned function is called. The store still accepts a write of 4 KiB. Backends
+	// may fail at first, as after Restart. An error that matches errors.ErrUnsupported skips the
+	// case.
 	Narrow func(ctx context.Context) (widen func(context.Context) error, err error)
 
 	// Deny takes away a right that the user of open Backends needs to commit, or makes the store
 	// read-only. This lasts until the returned function is called (E5).
 	Deny func(ctx context.Context) (allow func(context.Context) error, err error)
 
-	// RaiseFloor makes every later token greater than above, as an operator does after a restore.
+	// RaiseFloor does what an operator does after a restore. Every token granted from then on is
+	// greater than above.
 	RaiseFloor func(ctx context.Context, above driver.Token) error
 
 	// Guards are the fences that the backend offers in addition to Commit.
@@ -129,9 +131,9 @@ type Store struct {
 // Calls counts round trips to the store by kind. A transaction of any size counts
 // once.
 type Calls struct {
-	Reads  int64 // calls that return without waiting and change nothing, including polls
-	Writes int64 // calls that change the store, or would have changed it
-	Waits  int64 // calls that block until something changes: watches, long polls
+	Reads  int64 // answered without a wait, changing nothing; including polls
+	Writes int64 // that change the store, or would have changed it
+	Waits  int64 // that block until something changes: watches, long polls
 }
 
 // Tampering is a kind of write that bypasses the driver.
@@ -168,10 +170,11 @@ const (
 )
 
 // Wire is the network between one Backend and the store: a proxy, or a decorator of the store's
-// client. Each function may be nil. It starts a fault for later requests, including heartbeats and
-// blocked calls, and returns the function that ends the fault.
+// client. Each function may be nil. It starts a fault for later requests, and returns the
+// function that ends the fault. The fault applies to heartbeats, blocked calls and all other
+// calls.
 type Wire struct {
-	// DropRequests loses requests, which never reach the store and get no answer.
+	// DropRequests loses requests. They never reach the store, and get no answer.
 	DropRequests func() (end func())
 
 	// DropReplies loses replies. The store acts on the request, and the caller gets no answer until
@@ -180,10 +183,9 @@ type Wire struct {
 	DropReplies func() (end func())
 
 	// Hold keeps requests back. If the harness can tell, it keeps back only requests that would
-	// change the store, so that a call of several steps reaches the decisive step. The function
-	// release delivers the requests in order, including requests that their callers have given up.
-	// It returns when the requests have reached the store or, if that cannot be observed, when they
-	// have been sent.
+	// change the store. So a call of several steps gets to the decisive one. release delivers them
+	// in order, including requests that their callers have given up. It returns when they have
+	// reached the store or, if that cannot be observed, have been sent.
 	Hold func() (release func())
 
 	// Duplicate delivers every request twice in succession, and returns the first reply.
@@ -195,12 +197,12 @@ type Wire struct {
 	//
 	// Duplicate stays nil if a request is part of a connection's state. An SQL transaction, for
 	// example, is a conversation. A statement that arrives twice is a second statement, and its
-	// reply would be taken for the reply to the next statement. On a connection with state, no
-	// second delivery can arrive late either. Commit/RepeatedWriteRefused shows the effect of a
-	// write that is sent twice.
+	// reply would be taken for the reply to the next one. On such a wire, no second delivery can
+	// arrive late either. Commit/RepeatedWriteRefused shows the effect of a write that is sent
+	// twice.
 	Duplicate func() (end func())
 
-	// Cut breaks the connection. Calls in flight fail with an error, and new calls fail without
-	// reaching the store.
+	// Cut breaks the connection. Calls in flight and new calls fail with an error. From then on,
+	// they do not reach the store.
 	Cut func() (heal func())
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-func historyCases() []testCase {
+func historyCases() []Case {
 	const area = "History"
-	return []testCase{
-		{Area: area, Property: "LastLeases", Rules: []rule{ruleR3}, run: lastLeases,
+	return []Case{
+		{Area: area, Property: "LastLeases", Rules: []Rule{ruleR3}, run: lastLeases,
 			Shows: "after each change of owner the last four leases of a shard have node, times and end"},
-		{Area: area, Property: "Unwatched", Rules: []rule{ruleR3}, run: unwatchedHistory,
+		{Area: area, Property: "Unwatched", Rules: []Rule{ruleR3}, run: unwatchedHistory,
 			Shows: "writers that read a shard's record, or have just written it, keep its history"},
-		{Area: area, Property: "Damaged", Rules: []rule{ruleR3, ruleD1}, Needs: []string{"Tamper"}, run: damagedHistory,
+		{Area: area, Property: "Damaged", Rules: []Rule{ruleR3, ruleD1}, Needs: []string{"Tamper"}, run: damagedHistory,
 			Shows: "a history that is damaged is reported, bars no grant, and continues"},
-		{Area: area, Property: "CostsNoCall", Rules: []rule{ruleR3}, Needs: []string{"Calls"}, alone: true, run: historyCostsNoCall,
+		{Area: area, Property: "CostsNoCall", Rules: []Rule{ruleR3}, Needs: []string{"Calls"}, alone: true, run: historyCostsNoCall,
 			Shows: "hand-overs of a shard cost as many calls as those of a lock, which has no history"},
 	}
 }
@@ -33,8 +33,7 @@ func (f *fixture) historian(shard driver.ShardID) ([]driver.Grant, error) {
 	return h.History(f.ctx, shard)
 }
 
-// history returns the store's history of a shard without the times. It checks that the times are
-// within this case.
+// history returns the store's history of a shard without its times, which must be within this case.
 func (f *fixture) history(shard driver.ShardID, begin time.Time) []driver.Grant {
 	f.t.Helper()
 	all, err := f.historian(shard)

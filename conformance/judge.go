@@ -7,7 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// recorder returns a recorder, for judge, of the members' calls on their shards and of the answers.
+// recorder returns a recorder of the members' calls on their shards and of the answers, for
+// judge.
 func (f *fixture) recorder() *history.Recorder {
 	f.t.Helper()
 	r, err := history.NewRecorder(f.c.Name())
@@ -15,7 +16,7 @@ func (f *fixture) recorder() *history.Recorder {
 	return r
 }
 
-// recorded returns the same member, except that r records its calls.
+// recorded returns the same member with its calls recorded.
 func (m *member) recorded(r *history.Recorder) *member {
 	c := *m
 	c.Session = history.WrapSession(m.Session, r)
@@ -34,8 +35,7 @@ func accepted(r *history.Recorder, shard driver.ShardID) int {
 }
 
 // judge reads the whole logs of shards, which must be untrimmed. It fails the case for answers that
-// no order of the operations could explain, at most five times for each rule. No call may be in
-// flight.
+// no order of the store could explain, at most five times for each rule. No call may be in flight.
 func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	f.t.Helper()
 	b := history.Wrap(f.read(), r)
@@ -47,11 +47,10 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	}
 	all := r.History().Operations
 	for _, shard := range shards {
-		// Each shard is judged alone, because a store may mistake a claim for a repetition of
-		// another claim that saw the same token. The answer then has a token that was granted
-		// before the call.
+		// Each is judged alone, because a store may take a claim for a repetition of another
+		// claim that saw the same token. Its answer then has a token from before its call.
 		of := slices.DeleteFunc(slices.Clone(all), func(op history.Operation) bool { return op.Shard != shard })
-		said := map[rule]int{}
+		said := map[Rule]int{}
 		for _, found := range history.Check(&history.History{Operations: of}, nil) {
 			rule := contractRule(found.Rule)
 			if said[rule]++; said[rule] <= 5 {
@@ -63,8 +62,8 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 
 // contractRule returns the rule of the contract that a finding breaks. Package history also names
 // rules of the state machine.
-func contractRule(found string) rule {
-	switch found {
+func contractRule(rule string) Rule {
+	switch rule {
 	case "S1":
 		return ruleA1
 	case "S2":
@@ -76,5 +75,5 @@ func contractRule(found string) rule {
 	case "L2", "T1", "T2", "T3", "T4":
 		return ruleL1
 	}
-	return rule(found)
+	return Rule(rule)
 }

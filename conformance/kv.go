@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// KVFaults puts a faulty network in front of one store of package kv. Pass the result of wrap to
-// kv.Open instead of the store. The result wire has the faults, for [Store.OpenFaulty]. Its Hold
-// and DropReplies affect only writes and heartbeats. Calls that fail because of Cut may not have
+// KVFaults puts a faulty network in front of one store of package kv. Pass wrap's result to
+// kv.Open instead of the store. wire provides the faults, for [Store.OpenFaulty]. Its Hold and
+// DropReplies affect only writes and heartbeats. Calls that fail because of Cut may not have
 // been sent.
 func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	l := new(kvfault.Link)
@@ -44,8 +44,8 @@ func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 
 // KVDamage is for [Store.Tamper]. It returns the key of the record that a tampering damages, in a
 // namespace of package kv, and the bytes to write there. The bytes differ each time. It returns
-// false for a kind of tampering that does not replace the record's bytes. The argument most is
-// roughly the number of bytes that the store accepts.
+// false for a kind that writes no other bytes. most is roughly the number of bytes that the store
+// accepts.
 func KVDamage(namespace string, what Tampering, name string, most int) (key, value string, ok bool) {
 	keys, shard := kvkeys.Keys(namespace), driver.ShardID(name)
 	switch what {

@@ -10,22 +10,22 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func labelCases() []testCase {
+func labelCases() []Case {
 	const area = "Labels"
-	return []testCase{
-		{Area: area, Property: "Bounded", Rules: []rule{ruleM3}, run: labelsBounded,
+	return []Case{
+		{Area: area, Property: "Bounded", Rules: []Rule{ruleM3}, run: labelsBounded,
 			Shows: "restarts under new labels leave a bounded number of records"},
-		{Area: area, Property: "OfTheLivingStay", Rules: []rule{ruleM3}, run: labelsOfTheLivingStay,
+		{Area: area, Property: "OfTheLivingStay", Rules: []Rule{ruleM3}, run: labelsOfTheLivingStay,
 			Shows: "a live session's label stays, and its successor supersedes it"},
-		{Area: area, Property: "IdNeverRevived", Rules: []rule{ruleM3}, run: removedLabelRevivesNoID,
+		{Area: area, Property: "IdNeverRevived", Rules: []Rule{ruleM3}, run: removedLabelRevivesNoID,
 			Shows: "an id stays used after its label's record was removed"},
-		{Area: area, Property: "LateJoinFails", Rules: []rule{ruleM3}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateJoinFails", Rules: []Rule{ruleM3}, Needs: []string{"Wire.Hold"},
 			run:   removedLabelKeepsLateJoinOut,
 			Shows: "a join that arrives after its label was removed creates nothing"},
 	}
 }
 
-// nodeLabels returns the namespace's labels. It skips the case if the backend cannot list labels.
+// nodeLabels returns the namespace's labels. The case is skipped if the backend cannot list them.
 func (f *fixture) nodeLabels() []string {
 	f.t.Helper()
 	l, ok := f.read().(driver.LabelLister)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// leakLabel is the profiler label that a case's goroutines inherit. It distinguishes leaked
-// goroutines from goroutines outside the case.
+// leakLabel is the profiler label that a case's goroutines inherit. It distinguishes a leak from
+// goroutines outside the case.
 const leakLabel = "tenure-conformance-case"
 
 // labelled returns the stacks of the goroutines with a label, one per group of

@@ -10,8 +10,15 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
+
+// Measure is one number about a backend, taken on a store of the harness while the suite runs
+// nothing else.
+type Measure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
 
 const (
 	// measureFor limits each measurement of a rate.
@@ -20,19 +27,19 @@ const (
 	measureIdle = 3 * time.Second
 )
 
-// measure determines the limits and measures of the report. It runs as a case, which may hang
+// Measure determines the limits and measures of the report. It runs as a case, which may hang
 // or fail.
-func measure(t T, h Harness, r *suite.Report) {
+func (r *Report) Measure(t T, h Harness) {
 	t.Helper()
 	var m measurement
-	c := testCase{
-		Area: "Measure", Property: "Bounds", Rules: []rule{ruleA6, ruleM1, ruleO2, ruleO3, ruleE1}, Shows: "the cost of calls", alone: true,
+	c := Case{
+		Area: "Measure", Property: "Bounds", Rules: []Rule{ruleA6, ruleM1, ruleO2, ruleO3, ruleE1}, Shows: "the cost of calls", alone: true,
 		run: func(f *fixture) {
 			m.f = f
 			m.run()
 		},
 	}
-	scratch := new(suite.Report)
+	scratch := new(Report)
 	if t.Run("Measure", func(t T) { runCase(t, &h, c, scratch) }) {
 		r.Limits, r.Measures = m.limits, m.found
 	}
@@ -41,11 +48,11 @@ func measure(t T, h Harness, r *suite.Report) {
 type measurement struct {
 	f      *fixture
 	limits driver.Limits
-	found  []suite.Measure
+	found  []Measure
 }
 
 func (m *measurement) add(value float64, unit, format string, args ...any) {
-	m.found = append(m.found, suite.Measure{Name: fmt.Sprintf(format, args...), Value: value, Unit: unit})
+	m.found = append(m.found, Measure{Name: fmt.Sprintf(format, args...), Value: value, Unit: unit})
 }
 
 func (m *measurement) run() {
@@ -100,10 +107,10 @@ func (m *measurement) run() {
 	m.held(a, fence)
 }
 
-// held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat in
-// each third of the TTL. The heartbeat must be answered before the trust from the previous
-// heartbeat ends, which is after nine tenths of a TTL. At the same time, another process commits
-// without a pause, and this process appends.
+// held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat
+// each third of the TTL. The heartbeat must be answered before the trust of the one before it ends,
+// after nine tenths of a TTL. At the same time, another process commits without a pause, and this
+// one appends.
 func (m *measurement) held(a *member, fence driver.Fence) {
 	f := m.f
 	head, busy := f.head(fence.Shard), f.join("busy")
@@ -130,8 +137,8 @@ func (m *measurement) held(a *member, fence driver.Fence) {
 		"shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
 }
 
-// handOver measures how long a planned change of owner takes: from the transfer to the first commit
-// of the successor, which learns of its lease from its view.
+// handOver measures the time of a planned change of owner: from the transfer to the first commit of
+// the successor, which learns of its lease from its view.
 func (m *measurement) handOver(a *member, view *mirror) {
 	f := m.f
 	b := f.join("successor")
@@ -194,7 +201,7 @@ func timed(n int, f func(), prepare ...func()) time.Duration {
 	return took[n/2]
 }
 
-// rate calls f for a second, and returns the sum of the results per second.
+// rate calls f for a second and returns the sum of its results per second.
 func rate(f func() int) float64 {
 	done, begin := 0, time.Now()
 	for range ample.During(measureFor, 0) {

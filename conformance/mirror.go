@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// mirror keeps the state of a namespace as Observe reports it, and checks that the state never goes
-// back. It is not safe for concurrent use.
+// mirror keeps the state of a namespace as Observe reports it, and checks that it never goes back.
+// Not safe for concurrent use.
 type mirror struct {
 	f       *fixture
 	b       driver.Backend
@@ -127,8 +127,8 @@ func (m *mirror) same(full *driver.View) bool {
 	return true
 }
 
-// until reads pages until ok returns true, and reports whether this happened within the time limit
-// for news.
+// until reads pages until ok returns true, and reports whether that was within the limit for
+// news.
 func (m *mirror) until(ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(m.f.ctx, m.f.prompt(m.b))
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 )
 
 // model is a simple second implementation of the contract: one mutex and a few maps. It shares
-// nothing with the shipped backends, so the suite is not fitted to them. For the mutants, it breaks
+// nothing with the shipped backends, so the suite is not fitted to them. For the mutants it breaks
 // one rule at a time: see bug.
 type model struct {
 	bug   bug
@@ -152,8 +152,8 @@ func (m *model) note(id driver.ShardID, s *shard, end driver.End, to driver.Sess
 	}
 }
 
-// lift lets a store continue after its history has forked. Each counter rises to the clock, and so
-// above everything that may have been lost.
+// lift makes a store continue whose history has forked. Each counter grows to the clock, and so
+// beyond everything that can have been lost.
 func (m *model) lift(seen int64) {
 	if !m.store.forked || m.bug == noForkCheck {
 		return
@@ -501,7 +501,7 @@ func (m *model) evict(s driver.Suspect) driver.EvictResult {
 	return driver.EvictResult{Evicted: true}
 }
 
-// view returns the changes since a revision or, with reset, everything.
+// view returns the changes since a revision, or with reset everything.
 func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View {
 	v := &driver.View{Reset: reset, Cursor: m.cursor("view", m.store.rev)}
 	if reset {
@@ -568,7 +568,7 @@ func (m *model) position(kind string, c driver.Cursor, first, last int64) (int64
 	return at, at >= first && at <= last
 }
 
-// page returns the tail after a position, or nil if the tail is empty.
+// page returns the tail after a position, nil if it is empty.
 func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
 	end := m.store.tailed + int64(len(m.store.tail))
 	at, ok := m.position("tail", since, m.store.tailed, end)
@@ -596,7 +596,7 @@ func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
 	return p
 }
 
-// create gives the namespace an identity if it has none.
+// create gives the namespace an identity, if it has none.
 func (m *model) create() {
 	if m.store.id != "" {
 		return

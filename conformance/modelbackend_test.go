@@ -78,7 +78,7 @@ const (
 	write
 )
 
-// send makes one round trip. It runs op under the store's mutex, and returns the answer of op.
+// send makes one round trip: it runs op under the store's mutex, and returns its answer.
 func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, error)) (R, error) {
 	var zero R
 	if b.closed() {
@@ -148,7 +148,7 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 		}
 		return zero, fmt.Errorf("tenure: no answer: %w", ctx.Err())
 	case <-b.ended:
-		// A write may have reached the store, but a read has certainly changed nothing.
+		// A write may have reached the store; a read has certainly changed nothing.
 		if kind == read {
 			return zero, fmt.Errorf("tenure: the backend is %w", driver.ErrClosed)
 		}
@@ -481,8 +481,8 @@ func (s *modelSession) Beat(ctx context.Context) error {
 	return err
 }
 
-// batch sends items in calls of the batch size. The function do decides each item's result. With
-// living, the session must have a record.
+// batch sends items in calls of the batch size. do decides each item's result. With living the
+// session must have a record.
 func batch[I, R any](
 	ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R,
 ) ([]R, error) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // bug is the one rule that a model breaks. lying may be added to any.
@@ -117,7 +116,7 @@ type mutant struct {
 	bug    bug
 	does   string
 	killer string
-	rule   suite.Rule
+	rule   conformance.Rule
 }
 
 func mutants() []mutant {
@@ -283,7 +282,7 @@ func TestSlowReaderIsMeasured(t *testing.T) {
 		return h
 	}
 	report, err := conformance.Check(t.Context(), hoards(none), slow)
-	if err != nil || len(report.Of().With(suite.Passed)) != 1 {
+	if err != nil || len(report.With(conformance.Passed)) != 1 {
 		t.Errorf("a store that keeps every entry fails %s: %v\n%v", slow, err, report)
 	}
 	m := mutant{buffersForReader, "keeps entries for a reader that sleeps", slow, "O2"}
@@ -300,13 +299,13 @@ func (m mutant) mustDie(t *testing.T, h conformance.Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, res := range report.Of().With(suite.Skipped) {
+	for _, res := range report.With(conformance.Skipped) {
 		if strings.HasPrefix(strings.Join(res.Messages, ""), "machine too slow to tell") {
 			t.Skip(res.Messages)
 		}
 	}
-	failed := report.Of().With(suite.Failed)
-	if len(report.Of().Results) != 1 {
+	failed := report.With(conformance.Failed)
+	if len(report.Results()) != 1 {
 		t.Fatalf("%s was not run alone:\n%v", m.killer, report)
 	}
 	if len(failed) != 1 {

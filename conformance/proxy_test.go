@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // TestProxy: each fault of a Proxy affects a server that echoes lines as Wire documents it.
@@ -38,7 +37,7 @@ func TestProxy(t *testing.T) {
 			}()
 		}
 	}()
-	proxy, wire := conformance.NewProxy(suite.Wrap(t), server.Addr().String())
+	proxy, wire := conformance.NewProxy(conformance.Wrap(t), server.Addr().String())
 	for _, c := range []struct {
 		name                       string
 		fault                      func() func()

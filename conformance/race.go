@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// rounds calls round at most most times, and stops when the budget is spent. It calls round at
-// least a few times, however slow the store is. It stops at the first failure. Long multiplies both
-// by 20.
+// rounds calls round up to most times or until the budget is spent, but at least a few times,
+// however slow the store is. It stops at the first failure. Long multiplies both by 20.
 func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	const least = 8
 	if f.h.Long {

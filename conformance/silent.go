@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beating sends heartbeats until stop is called, and counts those that succeed. It keeps several
-// outstanding, as core does while a heartbeat is unanswered.
+// Until stop is called, beating sends heartbeats as core does while one is unanswered, with
+// several outstanding. It counts the successful ones.
 func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	const pace, outstanding = 50 * time.Millisecond, 12
 	succeeded = new(atomic.Int64)
@@ -76,8 +76,7 @@ type callTo struct {
 	do   func(ctx context.Context) error
 }
 
-// toALease returns the calls that m's backend makes on the way to a lease. The member m holds the
-// lease of fence.
+// toALease returns the calls of m's backend on the way to a lease. m holds the lease of fence.
 func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
 	return []callTo{
 		{"a join", func(ctx context.Context) error {
@@ -99,7 +98,7 @@ func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
 }
 
 // afterDeadline makes calls without any heartbeat while server i is silent. After a call that ended
-// with its context, the next call must go to another server.
+// with its context, the next one goes to another server.
 func (f *fixture) afterDeadline(c callTo, i int) {
 	const tries = 20
 	each := 500 * time.Millisecond

@@ -6,15 +6,15 @@ import (
 
 // tokenCases returns Acquire/TokensIncreaseAcross..., one case for each way in which a lease can
 // end, or data be lost, between two grants.
-func tokenCases() []testCase {
-	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) testCase {
-		return testCase{
-			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []rule{ruleA2}, Needs: needs,
+func tokenCases() []Case {
+	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) Case {
+		return Case{
+			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []Rule{ruleA2}, Needs: needs,
 			Shows: "the namespace's tokens increase across " + shows,
 			run:   func(f *fixture) { tokensIncrease(f, again) },
 		}
 	}
-	return []testCase{
+	return []Case{
 		step("Release", "a release", func(f *fixture, h *tokenHolder) {
 			h.release(h.fence)
 			h.granted(h.acquire(h.fence.Shard))

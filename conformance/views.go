@@ -16,42 +16,42 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-func viewCases() []testCase {
+func viewCases() []Case {
 	const area = "Views"
-	return []testCase{
-		{Area: area, Property: "FullThenDelta", Rules: []rule{ruleO1, ruleO2}, run: fullThenDelta,
+	return []Case{
+		{Area: area, Property: "FullThenDelta", Rules: []Rule{ruleO1, ruleO2}, run: fullThenDelta,
 			Shows: "an empty cursor gets everything, later pages each change and departure"},
-		{Area: area, Property: "FullIsFresh", Rules: []rule{ruleO1}, run: fullIsFresh,
+		{Area: area, Property: "FullIsFresh", Rules: []Rule{ruleO1}, run: fullIsFresh,
 			Shows: "a full state has every write acknowledged before it was requested"},
-		{Area: area, Property: "NoLostFinalState", Rules: []rule{ruleO1}, run: noLostFinalState,
+		{Area: area, Property: "NoLostFinalState", Rules: []Rule{ruleO1}, run: noLostFinalState,
 			Shows: "after any burst of changes a follower reaches the final state"},
-		{Area: area, Property: "NeverBackwards", Rules: []rule{ruleO1}, run: neverBackwards,
+		{Area: area, Property: "NeverBackwards", Rules: []Rule{ruleO1}, run: neverBackwards,
 			Shows: "over all calls no shard's token decreases and no ended session returns"},
-		{Area: area, Property: "ResetAfterCompaction", Rules: []rule{ruleO1}, Needs: []string{"Compact"},
+		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{ruleO1}, Needs: []string{"Compact"},
 			run:   resetAfterCompaction,
 			Shows: "a cursor from before a compaction still leads to the final state"},
-		{Area: area, Property: "ForeignCursor", Rules: []rule{ruleO1}, run: foreignCursor,
+		{Area: area, Property: "ForeignCursor", Rules: []Rule{ruleO1}, run: foreignCursor,
 			Shows: "bytes that are no cursor get a reset or an error"},
-		{Area: area, Property: "OlderBeatIsNoNews", Rules: []rule{ruleO1, ruleM1}, run: olderBeatIsNoNews,
+		{Area: area, Property: "OlderBeatIsNoNews", Rules: []Rule{ruleO1, ruleM1}, run: olderBeatIsNoNews,
 			Shows: "a version older than the caller's is not reported as a heartbeat"},
-		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []rule{ruleO1, ruleO3}, run: beatsOnlyAsAsked,
+		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []Rule{ruleO1, ruleO3}, run: beatsOnlyAsAsked,
 			Shows: "a heartbeat wakes only the readers that asked for it"},
-		{Area: area, Property: "CommitsWakeNobody", Rules: []rule{ruleO3}, run: commitsWakeNobody,
+		{Area: area, Property: "CommitsWakeNobody", Rules: []Rule{ruleO3}, run: commitsWakeNobody,
 			Shows: "commits change no record, so they are not in the view"},
-		{Area: area, Property: "ContextPrompt", Rules: []rule{ruleO2, ruleX1}, run: contextPrompt,
+		{Area: area, Property: "ContextPrompt", Rules: []Rule{ruleO2, ruleX1}, run: contextPrompt,
 			Shows: "a blocked call ends with its context; the next one is unharmed"},
-		{Area: area, Property: "SlowReaderBounded", Rules: []rule{ruleO2}, alone: true, run: slowReaderBounded,
+		{Area: area, Property: "SlowReaderBounded", Rules: []Rule{ruleO2}, alone: true, run: slowReaderBounded,
 			Shows: "changes that a slow reader has not requested are not buffered"},
-		{Area: area, Property: "IdleIsQuiet", Rules: []rule{ruleO3}, Needs: []string{"Calls"}, alone: true,
+		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{ruleO3}, Needs: []string{"Calls"}, alone: true,
 			run:   idleIsQuiet,
 			Shows: "blocked calls on an unchanged namespace only poll"},
-		{Area: area, Property: "HeadIsTheGrants", Rules: []rule{ruleO1, ruleA5}, run: headIsTheGrants,
+		{Area: area, Property: "HeadIsTheGrants", Rules: []Rule{ruleO1, ruleA5}, run: headIsTheGrants,
 			Shows: "a view's head is the one that the record's lease found"},
-		{Area: area, Property: "PrefixNoCrossTalk", Rules: []rule{ruleO1, ruleA1, ruleL2}, run: prefixNoCrossTalk,
+		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL2}, run: prefixNoCrossTalk,
 			Shows: "shards 1 and 10, and keys that begin alike, share nothing"},
-		{Area: area, Property: "LongValuesLeftOut", Rules: []rule{ruleL2, ruleD1}, run: longValuesLeftOut,
+		{Area: area, Property: "LongValuesLeftOut", Rules: []Rule{ruleL2, ruleD1}, run: longValuesLeftOut,
 			Shows: "a list leaves out values above its bound, and what all of them together have beyond MaxListBytes"},
-		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []rule{ruleO1, ruleA1, ruleL4}, Needs: []string{"OpenNamespace"},
+		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL4}, Needs: []string{"OpenNamespace"},
 			run:   namespaceNoCrossTalk,
 			Shows: "namespaces of one store, nested ones too, share nothing"},
 	}
@@ -155,8 +155,8 @@ func fullIsFresh(f *fixture) {
 	})
 }
 
-// churn makes a member on each backend take leases, pass them on, release them, join and leave at
-// random, until stop.
+// churn makes a member on each backend take, pass on, release, join and leave at random, until
+// stop.
 func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.WaitGroup {
 	f.t.Helper()
 	var wg sync.WaitGroup
@@ -193,7 +193,7 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 	return &wg
 }
 
-// move makes a member pass a lease on, release it, leave and join again, or send a heartbeat.
+// move makes a member pass a lease on, release it, leave and join again, or beat.
 func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	switch rand.N(6) {
 	case 0:
@@ -296,9 +296,9 @@ func foreignCursor(f *fixture) {
 	}
 }
 
-// blocked makes a reader wait for its next page during doing. During doing, nothing happens that
-// the reader asks for, so its page must show a later change.
-func (f *fixture) blocked(m *mirror, r rule, what string, doing func()) {
+// blocked makes a reader wait for its next page during doing. Nothing that the reader asks for
+// happens in doing, so its page must show a later change.
+func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
 	f.t.Helper()
 	bell := f.bell(m.b)
 	asked := m.beats
@@ -320,8 +320,8 @@ func (f *fixture) blocked(m *mirror, r rule, what string, doing func()) {
 	doing()
 	bell.looked(got)
 	last := bell.ring()
-	err := f.answered(got, r, "a reader that was blocked beside %s is not told of a later claim", what)
-	f.must(r, err == nil && ownerIn(page, last).Session == bell.ID() && len(page.Beats) == 0, "%s woke a reader: %+v, %v",
+	err := f.answered(got, rule, "a reader that was blocked beside %s is not told of a later claim", what)
+	f.must(rule, err == nil && ownerIn(page, last).Session == bell.ID() && len(page.Beats) == 0, "%s woke a reader: %+v, %v",
 		what, page, err)
 	m.apply(page)
 }
@@ -361,7 +361,7 @@ func beatsOnlyAsAsked(f *fixture) {
 }
 
 // olderBeatIsNoNews asks for changes after a version that this reader has not seen yet, as happens
-// after a refused eviction. That version belongs to the next heartbeat.
+// after a refused eviction. That version is the next heartbeat's.
 func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())
@@ -480,7 +480,7 @@ type appender struct {
 	n       driver.WriteNo
 }
 
-// round commits until enough returns true for the number of commits. It returns this number and the
+// round commits until enough returns true for the number of commits. It returns that number and the
 // growth of the heap.
 func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	before := heap()
@@ -500,8 +500,8 @@ func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	return heap() - before, n
 }
 
-// heap returns the number of bytes of the heap in use. It takes the smallest value over a while,
-// because pending calls hold memory, too.
+// heap returns the bytes of the heap in use. It takes the least during a while, because pending
+// calls hold memory too.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for range 4 {
@@ -547,7 +547,7 @@ func idleIsQuiet(f *fixture) {
 		time.Duration((used.Waits-1)/maxWaits)*time.Second)
 }
 
-// maxWaits is how many waits an idle process may begin in a second.
+// maxWaits is how often an idle process may begin a wait in a second.
 const maxWaits = 4
 
 // idleFor waits roughly d, and returns the calls to the store in that time.

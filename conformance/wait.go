@@ -14,9 +14,8 @@ import (
 // patience limits a wait for something that a working backend does immediately.
 func (f *fixture) patience() time.Duration { return f.h.timeout() / 6 }
 
-// prompt limits a wait for news: the poll period, which may be longer after a quiet time, and
-// patience. A quiet store with notifications may poll less than twice a second, but this must not
-// delay its news.
+// prompt limits a wait for news: the poll period, after a quiet time too, and patience. A quiet
+// store with notifications may poll less than twice a second, but that must not delay its news.
 func (f *fixture) prompt(b driver.Backend) time.Duration {
 	l := b.Info().Limits
 	return max(l.PollPeriod, min(l.IdlePollPeriod, 500*time.Millisecond)) + f.patience()
@@ -40,9 +39,9 @@ func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	return true
 }
 
-// never checks for a while that something does not happen. The time is long enough for a pending
-// request to arrive, in case no later request shows that it has arrived.
-func (f *fixture) never(r rule, wrong func() string) {
+// never watches for a while for something that must not happen. The time is long enough for a
+// pending request to arrive, if no later request shows that it has arrived.
+func (f *fixture) never(r Rule, wrong func() string) {
 	f.t.Helper()
 	for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
 		if what := wrong(); what != "" {
@@ -86,8 +85,8 @@ func (c *call) early() (bool, error) {
 	}
 }
 
-// answered waits for the answer to a call. If no answer comes, the case fails with the message.
-func (f *fixture) answered(c *call, r rule, format string, args ...any) error {
+// answered waits for the answer to a call. If no answer comes, it fails with the message.
+func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error {
 	f.t.Helper()
 	limit := time.NewTimer(f.patience())
 	defer limit.Stop()
@@ -95,7 +94,7 @@ func (f *fixture) answered(c *call, r rule, format string, args ...any) error {
 	case err := <-c.answer:
 		return err
 	case <-limit.C:
-		f.fail(r, format, args...)
+		f.fail(rule, format, args...)
 		return nil
 	}
 }
@@ -117,7 +116,7 @@ func (f *fixture) bell(b driver.Backend) *bell {
 	return &bell{member: f.ringer, other: f.watch(b)}
 }
 
-// waiting returns when the readers wait, even if they wait only for the answer to their first look.
+// waiting returns once the readers wait, even if only for the answer to their first look.
 func (f *fixture) waiting(readers ...*call) {
 	f.t.Helper()
 	for _, r := range readers {
@@ -127,9 +126,9 @@ func (f *fixture) waiting(readers ...*call) {
 	}
 }
 
-// looked returns when these readers have seen earlier changes, and wait. To find out, it sends a
-// heartbeat that only another reader of their backend asked for. It sends two, because readers of a
-// polled store may look in turns.
+// looked returns once these readers have seen earlier changes, and wait. To find out, it rings
+// a heartbeat for which only another reader of their backend asked. It rings twice, because
+// readers of a polled store may look in turns.
 func (b *bell) looked(readers ...*call) {
 	b.f.t.Helper()
 	b.other.beats[b.ID()], _ = b.f.beatOf(b.ID())
@@ -155,7 +154,7 @@ func (b *bell) ring() driver.ShardID {
 // ruled judges an elapsed time by a rule.
 type ruled struct {
 	f    *fixture
-	rule rule
+	rule Rule
 }
 
 func (r ruled) Helper()             { r.f.t.Helper() }
@@ -169,7 +168,7 @@ func (r ruled) Skipf(format string, args ...any)  { r.f.skip(fmt.Sprintf(format,
 
 // gauge judges elapsed times by a rule, and compares them with pings of the store from a backend
 // that makes no other calls.
-func (f *fixture) gauge(r rule) *ample.Gauge {
+func (f *fixture) gauge(r Rule) *ample.Gauge {
 	f.t.Helper()
 	b := f.open()
 	return ample.Beside(ruled{f, r}, 100*time.Millisecond, func() { _, _ = b.Get(f.ctx, driver.PingShard, "0") })

@@ -2,15 +2,15 @@ package core
 
 import "github.com/tenure-go/tenure/core/driver"
 
-// This file aliases the types of package driver that applications use, so that an application need
-// not import that package. Package driver documents their fields, methods and rules.
+// The driver contract's types that applications use, renamed in this package so that an application
+// need not import package driver. Package driver documents their fields, methods and rules.
 type (
 	// Backend is one namespace in one store. A backend's Open returns it. The caller closes it
 	// after the Run of every Elector on it has returned. See [driver.Backend].
 	Backend = driver.Backend
 
-	// Opener opens a backend that the configuration selects by name. The function Opener of each
-	// backend package returns one. See [driver.Opener].
+	// Opener opens a backend that the configuration selects by name. Each backend package provides
+	// a function Opener. See [driver.Opener].
 	Opener = driver.Opener
 
 	// Limits are the limits of a backend, such as the operations and bytes of one commit, the poll
@@ -20,7 +20,7 @@ type (
 	// ShardID is the name of a shard: a string that [CheckShard] accepts.
 	ShardID = driver.ShardID
 
-	// SessionID is the id of one session of a member: a random string that is never reused.
+	// SessionID is a string that names one session of a member. It is random and never reused.
 	SessionID = driver.SessionID
 
 	// Token is the fencing token of a lease, an int64 that increases with each grant of a shard. Do
@@ -39,15 +39,15 @@ type (
 	// Meta and Draining. See [driver.MemberState].
 	MemberState = driver.MemberState
 
-	// Version is the version of an item, an int64 that [PutIf] and [DeleteIf] compare.
+	// Version is an int64, the version of an item. [PutIf] and [DeleteIf] compare it.
 	Version = driver.Version
 
-	// Seq is the number of an entry in a shard's decision log, an int64. Entries are numbered from
+	// Seq is an int64, the number of an entry in a shard's decision log. Entries are numbered from
 	// 1 without gaps.
 	Seq = driver.Seq
 
-	// Head is the state of a shard's commits and log: the number of the last commit, and the
-	// numbers of the last and the oldest entry. See [driver.Head].
+	// Head is the state of a shard's commits and log: the last commit's Number, the last entry's
+	// Seq, and the Oldest entry. See [driver.Head].
 	Head = driver.Head
 
 	// Item is a shard's key with its Value and Version. See [driver.Item].
@@ -57,8 +57,8 @@ type (
 	// Payload. See [driver.Entry].
 	Entry = driver.Entry
 
-	// DamagedError names a record in the store that cannot be read: its key, the shard that it
-	// belongs to, and the reason. The error matches ErrDamaged. See [driver.DamagedError].
+	// DamagedError names a record in the store that cannot be read: its Key, the Shard that it
+	// belongs to, and Why. It matches ErrDamaged. See [driver.DamagedError].
 	DamagedError = driver.DamagedError
 
 	// LogPage is a contiguous part of one shard's log, and its Head. See [driver.LogPage].
@@ -69,23 +69,23 @@ type (
 	Op = driver.Op
 
 	// FencedError is the error of a write that the store refused because of its fence. Current is
-	// the shard's record at that time. The error matches [ErrFenced]. See [driver.FencedError].
+	// the record that refused the write. It matches [ErrFenced]. See [driver.FencedError].
 	FencedError = driver.FencedError
 
 	// ConflictError is the error of a commit with a precondition that does not hold. Op is the
-	// index of the operation. The error matches [ErrConflict]. See [driver.ConflictError].
+	// index of the operation. It matches [ErrConflict]. See [driver.ConflictError].
 	ConflictError = driver.ConflictError
 
-	// SessionLostError reports how a session ended and which session ended it, if the store knows.
-	// The error matches [ErrSessionLost]. See [driver.SessionLostError].
+	// SessionLostError says how a session ended and which session ended it, if the store knows.
+	// It matches [ErrSessionLost]. See [driver.SessionLostError].
 	SessionLostError = driver.SessionLostError
 
 	// TrimmedError is the error of a read below the oldest entry of a log. The reader must restore
-	// a snapshot. The error matches [ErrTrimmed]. See [driver.TrimmedError].
+	// a snapshot. It matches [ErrTrimmed]. See [driver.TrimmedError].
 	TrimmedError = driver.TrimmedError
 )
 
-// Absent is the version to pass to [PutIf] for a key that must not exist.
+// Absent, passed to [PutIf], is the version of a key that must not exist.
 const Absent = driver.Absent
 
 // CheckShard validates a shard's name: [A-Za-z0-9_][A-Za-z0-9._-]{0,127}. The
@@ -98,8 +98,8 @@ func CheckNamespace(namespace string) error { return driver.CheckNamespace(names
 // Put sets key to value. A key may occur once in a commit.
 func Put(key string, value []byte) Op { return Op{Kind: driver.OpPut, Key: key, Value: value} }
 
-// PutIf sets key to value if the item has version v. If v is Absent, the item must not exist.
-// Otherwise, the commit fails with a *ConflictError.
+// PutIf sets key to value if the item has version v. If v is Absent, it does so only if there is no
+// such item. Otherwise, the commit fails with *ConflictError.
 func PutIf(key string, value []byte, v Version) Op {
 	return Op{Kind: driver.OpPut, Key: key, Value: value, IfVersion: v}
 }
@@ -107,14 +107,13 @@ func PutIf(key string, value []byte, v Version) Op {
 // Delete removes key. Removing an absent key is not an error.
 func Delete(key string) Op { return Op{Kind: driver.OpDelete, Key: key} }
 
-// DeleteIf removes key if the item has version v. Otherwise, the commit fails with a
-// *ConflictError.
+// DeleteIf removes key if the item has version v. Otherwise, the commit fails with *ConflictError.
 func DeleteIf(key string, v Version) Op { return Op{Kind: driver.OpDelete, Key: key, IfVersion: v} }
 
 // Append appends payload to the shard's decision log.
 func Append(payload []byte) Op { return Op{Kind: driver.OpAppend, Value: payload} }
 
-// Trim removes the log's entries up to and including through, which must not exceed the number of
-// the last entry before the commit. Trim only entries that a durable snapshot covers, because
-// followers that are further behind must restore that snapshot.
+// Trim removes the log's entries up to and including through, which is at most the head of the log
+// before the commit. Trim only entries that a durable snapshot covers, because followers that are
+// behind must restore that snapshot.
 func Trim(through Seq) Op { return Op{Kind: driver.OpTrim, Through: through} }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestAliasesAreDocumented: go doc shows only the comment of an alias. Each alias therefore has a
+// TestAliasesAreDocumented: go doc shows only the comment of an alias. So each alias has a
 // comment, which names the type with its fields or methods.
 func TestAliasesAreDocumented(t *testing.T) {
 	t.Parallel()

@@ -17,9 +17,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// 10,000 shards that are wanted but not owned cost no goroutine, no call, and at most 300 bytes
+// 10,000 shards that are wanted and not owned cost no goroutine, no call, and at most 300 bytes
 // each.
-func TestStandbyCost(t *testing.T) { // not parallel, because it counts goroutines
+func TestStandbyCost(t *testing.T) { // not in parallel: it counts goroutines
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New()}
 		const n = 10_000

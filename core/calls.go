@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// call makes the call that an effect requests, in its own goroutine, and passes the unchanged reply
-// to the machine.
+// call makes the call that an effect requests, in its own goroutine, and passes the reply to the
+// machine as it is.
 func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	ctx, cancel := context.WithTimeout(e.callCtx, eff.Timeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	}
 }
 
-// errMuted is the error of the heartbeats of a member that can neither commit nor release (C18).
+// errMuted is the result of heartbeats of a member that can neither commit nor release (C18).
 var errMuted = errors.New("tenure: not sent: others are to evict this member, as the store denies its releases")
 
 // callOf returns the kind and the number of items of an effect's call, for hooks.
@@ -106,10 +106,10 @@ func formers(eff *fsm.Effect) map[ShardID]SessionID {
 	return had
 }
 
-// closeSession closes a session, so that other members need not wait for its TTL. If the close
-// fails or its outcome is unknown, closeSession tries again after delay, until ctx ends. Closing a
-// session twice is not an error. Each attempt waits at most patience for an answer, because one of
-// several servers may be silent.
+// closeSession closes a session. No other member does so, and the others would wait for its TTL. If
+// the store did not close the session or the outcome is unknown, closeSession tries again after
+// delay, until ctx ends. Closing twice is not an error. Each attempt waits for its answer for at
+// most patience, because one of several servers may be silent.
 func closeSession(ctx context.Context, s driver.Session, delay, patience time.Duration) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, patience)
@@ -128,12 +128,11 @@ func closeSession(ctx context.Context, s driver.Session, delay, patience time.Du
 	}
 }
 
-// observe calls Observe again and again, each time with the cursor that the last call returned. A
-// resync ends the call in progress and starts with an empty cursor. Before the member has joined,
-// the machine requests no resync. Until then, the member's own timer starts full reads (S13). A
-// full read may take a third of the TTL or, if that is longer, three times as long as the last full
-// read. After each failure, this limit doubles. Therefore, a server that hangs hides the other
-// members only for a short time.
+// observe repeats the process's one Observe call, from cursor to cursor. A resync ends the call in
+// progress and starts with an empty cursor. Before the member has joined, the machine requests no
+// resync. Until then, the member's own timer starts full reads (S13). A full read may take a third
+// of the TTL, or three times as long as the last one took. After each failure, this limit doubles.
+// A server that hangs therefore hides the other members only for a short time.
 func (e *Elector) observe(ctx context.Context) {
 	var cursor driver.Cursor
 	var beats []driver.Beat

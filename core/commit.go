@@ -15,34 +15,34 @@ import (
 
 // Committed is the result of a Commit.
 type Committed struct {
-	Number driver.WriteNo // the commit's number; several callers may share it
+	Number driver.WriteNo // number of the commit; several callers may share it
 	First  Seq            // first entry that this call appended; 0 if none
 	Last   Seq            // last entry; this call appended all entries between
-	// Versions contains one element for each operation: the version that a Put gave its item, or 0
-	// for an operation of another kind. It is nil if there is no Put, or if the outcome became
-	// known only by reading. To learn the versions in that case, call Get.
+	// Versions contains, for each operation, the version that a Put gave its item, and 0 for other
+	// kinds. It is nil if there is no Put, or if an unknown outcome was settled by reading back. In
+	// the latter case, use Get.
 	Versions []Version
 }
 
-// Commit applies all of ops or none, in one atomic step under the lease's fence (F1). Put, PutIf,
-// Delete, DeleteIf, Append and Trim return operations. Many goroutines may call Commit. Commits
-// that arrive while another is in flight are sent together, up to the backend's limits, and each
-// caller gets its own result. A commit that has preconditions or a Trim is sent as a separate
-// write. Commit copies the values.
+// Commit applies ops in one atomic step under the lease's fence: all of them or none (F1). Put,
+// PutIf, Delete, DeleteIf, Append and Trim make ops. Many goroutines may call Commit. Commits that
+// arrive while one is in flight form the next one, up to the backend's limits, and each caller gets
+// its own result. A commit with preconditions or a Trim is a separate write. The process sends the
+// writes of all its leases together. Commit copies the values.
 //
 // ctx limits only the caller's wait. NotApplied reports whether an error means that nothing was
 // written:
 //
-//   - ErrLost: this process no longer leads. Usually, its clock showed this, and nothing was sent.
-//     If the store refused the write because another session was granted the shard, the error also
-//     matches ErrFenced.
-//   - *ConflictError: a precondition does not hold. Its field Op is the index in ops.
+//   - ErrLost: this process no longer leads. Usually, its clock showed this, and it sent nothing.
+//     Otherwise, the store refused the write because another session was granted the shard, and the
+//     error also matches ErrFenced.
+//   - *ConflictError: a precondition does not hold; Op is its index in ops.
 //   - ErrInvalid, ErrTooLarge: this commit itself is invalid or too large.
 //   - *DamagedError: the shard's record or head cannot be read. Nothing can be committed until it
 //     is repaired.
 //   - ErrRetry with ctx's error: ctx ended before the commit was sent.
-//   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach until
-//     the lease was over. The commit may have been applied, or may be applied later.
+//   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach
+//     until the lease was over. The commit may have been applied, or may still be.
 //
 // A lost reply is not an error. The Elector sends the same write again, with the same number and
 // nonce, until the store shows whether it was applied (S15).
@@ -80,7 +80,7 @@ func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) {
 // committer collects a lease's commits. At most one write is in flight.
 type committer struct {
 	mu     sync.Mutex
-	head   driver.Head // after the last commit
+	head   driver.Head // as left by the last commit
 	queue  []*pending
 	flying []*pending // in flight
 	busy   bool       // waiting for its turn (see outbox), or a write is in flight
@@ -106,8 +106,8 @@ type pending struct {
 	err     error
 }
 
-// notSent returns the error of a commit that was not sent. Such a commit was certainly not applied,
-// even if the commit before it has an unknown outcome (S16).
+// notSent returns the error of a commit that was not sent. If a commit is queued behind one whose
+// outcome is unknown, it is nevertheless certainly not applied (S16).
 func notSent(s ShardID, why error) error {
 	if errors.Is(why, ErrUnknown) {
 		return fmt.Errorf("tenure: shard %q: commit not sent, behind another one: %w: %v", s, ErrRetry, why)
@@ -184,8 +184,8 @@ func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 	return p.res, p.err
 }
 
-// landed waits until every commit that was sent before the call has an outcome. This includes
-// commits whose callers gave up. The wait ends with ctx or the lease.
+// landed waits until each commit that was sent before the call has its outcome, even if its caller
+// gave up. The wait ends with ctx or the lease.
 func (l *Lease) landed(ctx context.Context) error {
 	c := &l.commits
 	c.mu.Lock()
@@ -217,7 +217,7 @@ func (c *committer) close() {
 }
 
 // settled closes the committer and waits until all sent commits have an outcome. The wait has the
-// same limit as that of settle.
+// same limit as in settle.
 func (c *committer) settled() {
 	for {
 		c.mu.Lock()
@@ -238,7 +238,7 @@ func (l *Lease) next(most int) *delivery {
 	c := &l.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := l.clk.now() // this must precede the check of the lease
+	now := l.clk.now() // before the lease is checked
 	refuse := l.Err()
 	if refuse == nil {
 		refuse = c.err
@@ -275,8 +275,8 @@ func (l *Lease) write(base driver.Head, ops []driver.Op) driver.Write {
 	return driver.Write{Fence: l.fence, Number: base.Number + 1, Nonce: newNonce(), Ops: ops}
 }
 
-// fitting returns how many commits at the front of queue fit into one write. No key may occur twice
-// in a write, and a solo commit is alone in its write.
+// fitting returns how many of the first commits form one write within the limits. No key occurs
+// twice in the write, and a solo commit is alone in it.
 func (e *Elector) fitting(queue []*pending) int {
 	lim := e.info.Limits
 	ops, size := 0, 0
@@ -322,8 +322,7 @@ type delivery struct {
 	sent  fsm.Instant // before the lease was checked for the first attempt
 }
 
-// settle determines the outcome of a write after the first attempt, and gives the outcome to the
-// callers.
+// settle finds the outcome of a write after its first attempt, and gives it to the callers.
 func (d *delivery) settle(res driver.CommitResult, err error) {
 	out := d.l.settle(d.base, d.w, res, err, d.l.e.callers(d))
 	if n := len(d.parts); n > 1 && refusedAsOne(out.err) {
@@ -333,9 +332,8 @@ func (d *delivery) settle(res driver.CommitResult, err error) {
 	d.finish(out)
 }
 
-// divide returns the commits of a write that was not applied to the front of the queue. The next
-// calls are half as large. Each send checks the lease (S5), and callers can withdraw their commits
-// until then.
+// divide puts the commits of a write that was not applied at the front of the queue, for calls half
+// as large. Each send checks the lease (S5), and callers can withdraw their commits until then.
 func (d *delivery) divide(commits int) {
 	c := &d.l.commits
 	c.mu.Lock()
@@ -395,14 +393,14 @@ func (d *delivery) finish(out outcome) {
 	}
 }
 
-// refusedAsOne reports whether a merged write was refused because of one of its commits. Each
-// commit should then be sent alone.
+// refusedAsOne reports whether a merged write was refused because of one of its commits, so that
+// the others should be sent alone.
 func refusedAsOne(err error) bool {
 	return refusedTogether(err) || errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown)
 }
 
-// refusedTogether reports whether a call was refused for a reason that may not apply to every part
-// of the call (A4).
+// refusedTogether reports whether a call was refused for a reason that need not apply to each of
+// its parts (A4).
 func refusedTogether(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }

@@ -131,7 +131,7 @@ func TestNewOwnerKnowsHead(t *testing.T) {
 		}
 		w.must(b.Contend(hb.hold, "s"))
 		b.tap.onReadLog(func() error { w.Error("the head is read although the view has it"); return nil })
-		w.must(m.Withdraw(w.Context(), "s")) // to the only other member
+		w.must(m.Withdraw(w.Context(), "s")) // to the only other
 		lb = hb.await(w, 2)
 		if got := lb.Head(); got.Seq != 4 || got.Number != 4 || got != la.Head() {
 			w.Errorf("head %+v, want %+v", got, la.Head())
@@ -453,7 +453,7 @@ func TestCallerGivesUp(t *testing.T) {
 		}
 		cancel(boom)
 		wg.Wait()
-		copy(payload, "gone") // the caller owns it again
+		copy(payload, "gone") // the caller's again
 		if !errors.Is(errs[0], ErrUnknown) || !errors.Is(errs[0], boom) || NotApplied(errs[0]) {
 			w.Errorf("in flight: %v", errs[0])
 		}
@@ -564,7 +564,7 @@ func TestRefusedCommitIsNotSentAfterLapse(t *testing.T) {
 	})
 }
 
-// A read is not returned if the lease ended before the read.
+// A read is not returned if the lease ended before it.
 func TestReadIsCheckedAfterwards(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Cut()
@@ -656,7 +656,7 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 			now := down
 			mu.Unlock()
 			switch {
-			case now && !was: // from then on, the store is silent
+			case now && !was: // from then on the store is silent
 				m.link.Cut()
 				return nil, fmt.Errorf("the server's limit: %w", ErrTooLarge)
 			case now:
@@ -690,7 +690,7 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 		sent := 0
 		for i, err := range errs {
 			switch {
-			case i == 0: // before the merged write
+			case i == 0: // before the merged one
 				w.must(err)
 			case i == parts:
 				if !errors.Is(err, ErrRetry) || !NotApplied(err) {
@@ -717,8 +717,8 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 	})
 }
 
-// TestBehindAnUnknownOutcome: a commit that waits behind a commit with an unknown outcome was not
-// sent, and its error shows this (S16).
+// TestBehindAnUnknownOutcome: a commit behind one whose outcome is unknown was not sent, and its
+// error says so (S16).
 func TestBehindAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for _, why := range []error{fmt.Errorf("commit: %w: no answer", ErrUnknown), ErrFenced, &RevokedError{}} {
@@ -729,8 +729,8 @@ func TestBehindAnUnknownOutcome(t *testing.T) {
 }
 
 // F1: a read under a lease sees each commit that the lease sent before it, even if the commit's
-// caller gave up. Otherwise, a caller that reads instead of waiting would use a value that is about
-// to be replaced.
+// caller gave up. Otherwise a caller that reads instead of waiting would use a value that is
+// about to be replaced.
 func TestReadAfterCommitInFlight(t *testing.T) {
 	reads := map[string]func(ctx context.Context, l *Lease) (int, error){
 		"Get": func(ctx context.Context, l *Lease) (n int, err error) {
@@ -822,7 +822,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 				m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
 					calls++
 					switch calls {
-					case 1: // the other commits gather behind it
+					case 1: // the others gather behind it
 						<-hold
 					case 2:
 						<-hold
@@ -852,7 +852,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 					w.Errorf("the caller that gave up got %v", err)
 				}
 				hold <- struct{}{}
-				synctest.Wait() // its commit waits behind the other commit
+				synctest.Wait() // its commit waits behind the other
 				got := make(chan outcome, 1)
 				go func() {
 					n, err := read(w.Context(), l)

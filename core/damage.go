@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// A damaged record is reported once, however often it is found. It is reported again only if a
-// minute later its damage has changed. A record that was not found for the time damages.keep is
-// forgotten. After the first listing.MaxDamaged records, further records are counted but not named,
-// because a writer to the store may create any number of names.
+// A damaged record is reported once, however often it is found. It is reported again only if it is
+// damaged in another way a minute later. A record that was not found for damages.keep is forgotten.
+// Beyond listing.MaxDamaged, records are counted but not named, because a writer to the store may
+// create any number of names.
 const (
 	damageAgain   = time.Minute
 	damageResyncs = 2
@@ -24,7 +24,7 @@ const (
 type damages struct {
 	keep  time.Duration // how long a record is kept after it was last found
 	known map[string]*damage
-	total int       // records reported or counted since the start
+	total int       // reported or counted since the start
 	more  time.Time // when it was last logged that there are more
 }
 
@@ -33,8 +33,8 @@ type damage struct {
 	met, posted time.Time
 }
 
-// damaged notes the damaged record that the error of a call or of an item names. The caller does
-// not hold e.mu.
+// damaged records the damaged record that the error of a call or an item names. The caller does not
+// hold e.mu.
 func (e *Elector) damaged(err error) {
 	if !errors.Is(err, driver.ErrDamaged) {
 		return
@@ -46,7 +46,7 @@ func (e *Elector) damaged(err error) {
 	}
 }
 
-// viewDamaged notes the damaged records that a page of a view names.
+// viewDamaged records the damaged records that a page of a view names.
 func (e *Elector) viewDamaged(v *driver.View) {
 	if len(v.Damaged) == 0 {
 		return
@@ -58,7 +58,7 @@ func (e *Elector) viewDamaged(v *driver.View) {
 	}
 }
 
-// resultsDamaged notes the damaged records that caused the store to refuse items of a batch.
+// resultsDamaged records the damaged records because of which items of a batch were refused.
 func (e *Elector) resultsDamaged(results []driver.AcquireResult) {
 	for i := range results {
 		e.damaged(results[i].Err)
@@ -93,7 +93,7 @@ func (e *Elector) noteDamage(d *driver.DamagedError) {
 	e.note.damaged(d)
 }
 
-// forget removes records that were not found recently, and reports whether it removed any.
+// forget removes records that were not found recently, and reports whether there were any.
 func (s *damages) forget(now time.Time) (any bool) {
 	for key, k := range s.known {
 		if now.Sub(k.met) > s.keep {
@@ -116,7 +116,9 @@ func (s *damages) list() []*driver.DamagedError {
 
 func (n *notifier) damaged(d *driver.DamagedError) {
 	n.post(func() {
-		n.tell(Event{Kind: RecordDamaged, Err: d})
+		if n.h.OnDamaged != nil {
+			n.h.OnDamaged(d)
+		}
 		n.warn("tenure: damaged record: restore it from a backup, or remove it if it is nobody's",
 			slog.String("key", d.Key), slog.String("shard", string(d.Shard)), slog.String("why", d.Why))
 	})

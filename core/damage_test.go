@@ -23,10 +23,7 @@ type damaged struct {
 
 func (d *damaged) options(o *Options) {
 	o.Logger = slog.New(slog.NewTextHandler(&d.log, nil))
-	onEvent(o, func(e Event) {
-		found, _ := errors.AsType[*DamagedError](e.Err)
-		d.hooks = append(d.hooks, found.Key)
-	}, RecordDamaged)
+	o.Hooks.OnDamaged = func(e *DamagedError) { d.hooks = append(d.hooks, e.Key) }
 }
 
 // lines returns the number of log lines that name a record.
@@ -47,7 +44,7 @@ func (d *damaged) once(w *world, key string) {
 	}
 }
 
-// TestDamagedHead: a commit under a damaged head fails immediately, and succeeds once the head is
+// TestDamagedHead: a commit under a damaged head fails at once, and succeeds once the head is
 // repaired. Other shards continue. Log, hook and view report the damage once.
 func TestDamagedHead(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -108,7 +105,7 @@ func TestDamagedUnknown(t *testing.T) {
 }
 
 // TestDamagedShardIsNotServed: members do not claim a shard with a damaged head repeatedly, its
-// handler is never called, and the members can stop immediately.
+// handler is never called, and the members stop at once.
 func TestDamagedShardIsNotServed(t *testing.T) {
 	for what, key := range map[string]string{"head": "test/!head/bad", "record": "test/!state/shard/bad"} {
 		t.Run(what, func(t *testing.T) {

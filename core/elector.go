@@ -23,16 +23,16 @@ import (
 //
 // ctx ends when the handler should stop taking work. context.Cause returns an error that matches
 // ErrWithdrawn, ErrHandOver, ErrShutdown, ErrIneligible, ErrFailback or, as a *RevokedError,
-// ErrLost. The handler must then return within Options.DrainBudget. For final writes, use
+// ErrLost. The handler then has Options.DrainBudget to return. For closing writes, use
 // lease.Context(), which ends only when the lease may no longer be used.
 //
-// If a handler returns before ctx has ended, with nil or an error, the Elector gives its lease back
-// and claims the shard again after a back-off. A call to runtime.Goexit counts as an error. The
-// Elector does not recover panics. A handler must not wait for a Withdraw of its own shard.
+// If a handler returns before ctx has ended, with nil or an error, the Elector gives its lease
+// back. It claims the shard again after a back-off. A call to runtime.Goexit counts as an error.
+// The Elector does not recover panics. A handler must not wait for its own Withdraw.
 type Handler func(ctx context.Context, lease *Lease) error
 
-// Elector represents one process in a namespace. It uses one session, one heartbeat and one watch
-// for any number of shards. All methods are safe for concurrent use.
+// Elector takes part in a namespace for one process. It uses one session, one heartbeat and one
+// watch for any number of shards. All methods are safe for concurrent use.
 type Elector struct {
 	b    driver.Backend
 	info driver.Info
@@ -43,7 +43,7 @@ type Elector struct {
 
 	calls   sync.WaitGroup // calls to the backend in progress
 	callCtx context.Context
-	kick    chan struct{} // tells the timer's goroutine to set the timer again
+	kick    chan struct{} // signals that the timer must be set again
 	ended   chan struct{}
 	commits outbox
 	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
@@ -64,17 +64,17 @@ type Elector struct {
 	changed        signal          // runs, stored, or the phase
 	stored         driver.UpdateNo // the last result of Machine.Updated
 	sessions       map[SessionID]driver.Session
-	claiming       fsm.CallID            // the last claims sent, until the store answers
-	former         map[ShardID]SessionID // the shards' former owners; a view may show a grant before the answer
+	claiming       fsm.CallID            // the last claims sent, until they are answered
+	former         map[ShardID]SessionID // owners of their shards before; a view may show a grant before the answer
 	trust          *trust
 	halted         error
 	closeErr       error
 	leaving        time.Time          // when a planned stop began, or zero
 	observing      context.CancelFunc // of the Observe call in progress
-	reading        bool               // the call reads the full state, so a resync does not end it
+	reading        bool               // that call reads in full; a resync does not end it
 	certificateEnd func() time.Time   // when the client's certificate for the store expires
 
-	unread fsm.Instant // when Observe last failed; reset when it succeeds
+	unread fsm.Instant // when Observe failed last, until it succeeds
 	heard  fsm.Instant // the last news from the store, or Never
 	resync bool
 
@@ -98,8 +98,8 @@ const (
 	stopped
 )
 
-// NewElector returns an Elector that uses b. The caller closes b after Run has returned. NewElector
-// checks the options and does no I/O. Nil options are valid.
+// NewElector returns an Elector on b. The caller closes b after Run has returned. NewElector checks
+// the options and does no I/O. Nil options are valid.
 func NewElector(b Backend, o *Options) (*Elector, error) {
 	if b == nil {
 		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", ErrInvalid)
@@ -143,18 +143,17 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run contends for shards and serves them until ctx ends. It then waits for Options.LameDuck, asks
-// all handlers to stop at the same time, and releases each shard as soon as its handler has
-// returned (S12). The shutdown after this wait takes at most the drain budget plus two call
-// time-outs. If a hook, the logger or Options.Eligible hangs, the shutdown takes another drain
-// budget.
+// Run takes part until ctx ends. It then waits for Options.LameDuck, asks all handlers to stop
+// together, and releases each shard as soon as its handler has returned (S12). After the wait, this
+// takes at most the drain budget and two call time-outs. If a hook, the logger or Options.Eligible
+// hangs, it takes another drain budget.
 //
-// If the Elector has given every shard back, Run returns nil. Otherwise, the error reports one or
-// more of the following:
+// Run returns nil if everything was handed back. Otherwise, the error reports one or more of the
+// following:
 //
 //   - ErrStuck, with the names of the shards whose handlers did not return. Another member evicts
 //     the session later.
-//   - ErrStoreChanged: no further lease was granted. With Options.ReturnHalted, Run returns without
+//   - ErrStoreChanged: nothing more was granted. With Options.ReturnHalted, Run returns without
 //     waiting for ctx.
 //   - ErrClosed: the backend was closed before or during Run. The leases end immediately, handlers
 //     have the drain budget to return, and Run does not wait for ctx.
@@ -163,7 +162,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 // No failure of the store ends Run before ctx does (V2).
 //
 // Call Run once. When it returns, all its goroutines have ended, except those of handlers, hooks
-// and Options.Eligible calls that do not return.
+// and an Options.Eligible that do not return.
 func (e *Elector) Run(ctx context.Context) error {
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
@@ -254,7 +253,7 @@ func (e *Elector) start(callCtx context.Context) error {
 	}
 	e.phase, e.callCtx = running, callCtx
 	if e.info.Rollback != "" {
-		e.note.session(Event{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
+		e.note.session(SessionEvent{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
 	}
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: slices.Collect(maps.Keys(e.contended))})
 	e.drainQueue()
@@ -262,9 +261,9 @@ func (e *Elector) start(callCtx context.Context) error {
 }
 
 // Leave begins a planned stop. It sets View.Leaving, so that /readyz of package tenurehttp answers
-// 503. Everything else continues. Leave does not wait. It returns the part of Options.LameDuck that
-// remains since the first call. Run calls Leave when its context ends. The Manager of package
-// sharding calls it before it empties the member.
+// 503. Everything else continues. Leave does not wait. It returns how much of Options.LameDuck is
+// left since the first call. Run calls Leave when its context ends. The Manager of package sharding
+// calls it before it empties the member.
 func (e *Elector) Leave() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -288,9 +287,9 @@ func (e *Elector) TrustRemaining() time.Duration {
 }
 
 // Heartbeats returns, by session, how long ago this member saw the last heartbeat of each member
-// that it watches. In a cluster of up to 17 members, a member watches all others; in a larger one,
-// it watches its three predecessors. If this member is not trusted, Heartbeats returns nil, because
-// silence then says nothing about the others.
+// that it watches. In a cluster of up to 17 members, it watches all others, otherwise its three
+// predecessors. If this member is not trusted, Heartbeats returns nil, since silence then says
+// nothing about the others.
 func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -305,11 +304,11 @@ func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	return ages
 }
 
-// Lease returns the lease under which this process currently serves a shard. It is for work that
-// begins outside the shard's handler, such as a request. Lease returns nil unless the lease is
-// valid and its handler runs and has not been asked to stop. It does no I/O. The lease may end
-// immediately after the call. The lease's Context then ends, and the store refuses later commits.
-// When the handler returns, the Elector gives the lease back even if other work still uses it.
+// Lease returns the lease under which this process currently serves a shard, for work that begins
+// outside its handler, such as a request. It returns nil unless the lease is valid and its handler
+// runs and has not been asked to stop. It does no I/O. The lease may end immediately after the
+// call: its Context ends, and its fence refuses later commits. When the handler returns, the
+// Elector gives the lease back even if other work still uses it.
 func (e *Elector) Lease(shard string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -384,8 +383,8 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	return stuck, unsettled
 }
 
-// emptied reports whether this member has no lease left and runs only stuck handlers. A shutdown
-// then has nothing more to wait for.
+// emptied reports whether there is nothing left to wait for: this member has no lease, and only
+// stuck handlers run.
 func (e *Elector) emptied() bool {
 	for _, r := range e.runs {
 		if r.state != LeaseStuck {
@@ -395,14 +394,14 @@ func (e *Elector) emptied() bool {
 	return true
 }
 
-// Contend makes this process contend for shards, and serve each with h while the process holds it.
-// Contend may be called before and during Run. The process joins when Contend is first called.
-// Contend does not wait. A shard that this process only stands by for costs about 300 bytes. Names
-// that start with "_" are reserved for Tenure.
+// Contend makes this process contend for shards and serve each with h while it holds the shard. It
+// may be called before and during Run. The process joins with the first call. Contend does not
+// wait. A standby for a shard costs only about 300 bytes. Names that start with "_" are reserved
+// for Tenure.
 //
-// Contend accepts all shards or none. If a name is outside the grammar, or if the shards would
-// exceed 200,000 in total, the error is ErrInvalid. If this member already contends for a shard,
-// the error is ErrContended. After Run has ended, the error is ErrStopped.
+// Contend accepts all shards or none. If a name is outside the grammar, or there are more than
+// 200,000 shards in all, the error is ErrInvalid. If this member already contends for a shard, it
+// is ErrContended. After Run has ended, it is ErrStopped.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
 		return errNoHandler
@@ -442,14 +441,13 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 
 // Update changes the state that this member publishes. It calls change with the current state,
 // which is initially the state in Options. Update waits until the store has the new state, so that
-// the other members can see it. ctx limits only the wait. If this member has no session, its next
-// join publishes the new state. The Elector makes one change at a time, so change must not call
-// Update.
+// the other members see it in their views. ctx limits only the wait. Without a session, the next
+// join publishes the new state. Changes are made one at a time; change must not call Update.
 //
-// The new Priority applies to claims from now on (C9). Weight, Meta and Draining are for assigners,
-// such as package sharding. If the state is outside the limits, nothing changes, and the error
-// matches ErrInvalid. After Run has ended, the error matches ErrStopped. Any other error is that of
-// ctx.
+// From now on, Priority counts in the order of claims (C9). Weight, Meta and Draining are for
+// assigners, such as package sharding. If the state is outside the limits, nothing changes, and the
+// error matches ErrInvalid. After Run has ended, it matches ErrStopped. Otherwise, it is ctx's
+// error.
 func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	number, err := e.changeState(mark.Allowed(ctx), change)
 	if err != nil {
@@ -483,8 +481,8 @@ func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 }
 
 // changeState passes the state that change makes to the machine, and returns its number. change
-// runs without Elector.mu, so that no heartbeat waits for it. It keeps the reserved keys of Meta
-// and, unless own is set, hides them from change.
+// runs without Elector.mu, so that no heartbeat waits for it. Reserved keys of Meta are kept, and
+// hidden from change unless own is set.
 func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.UpdateNo, error) {
 	e.updating.Lock()
 	defer e.updating.Unlock()
@@ -529,26 +527,25 @@ func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.Updat
 	return e.m.State().Update, nil // a change of eligibility also takes a number
 }
 
-// Withdraw makes this member stop contending for shards. It asks their handlers to stop with
-// ErrWithdrawn, and gives each shard back after its handler has returned. If a standby is known,
-// the shard goes to the standby in one write. The standby is the first session that Prefer named,
-// or the only other member. Otherwise, the shard is released, and the first of the other members
-// claims it (C13). Withdraw waits until each lease has ended. ctx limits only the wait. If this
-// member does not contend for one of the shards, this is not an error.
+// Withdraw ends the contention for shards. It asks their handlers to stop, with ErrWithdrawn, and
+// gives each shard back when its handler has returned. A standby is the first session that Prefer
+// named, or the only other member. If a standby is known, the shard goes to it in one write.
+// Otherwise, the shard is released, and the first of the other members claims it (C13). Withdraw
+// waits until this is done or the lease has ended otherwise. ctx limits only the wait. A shard that
+// this member does not contend for is not an error.
 //
-// If a handler did not return within the drain budget, the error matches ErrStuck. Any other error
-// is that of ctx. A stuck handler does not delay other shards.
+// If a handler did not return within the drain budget, the error matches ErrStuck. Otherwise, it is
+// ctx's error. A stuck handler does not delay other shards.
 func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 	return e.giveBack(ctx, "", ErrWithdrawn, shards)
 }
 
-// HandOver is like Withdraw, but names the successor. After a shard's handler has returned, the
-// shard goes to the session to in one write (A5). The successor serves the shard immediately if it
-// contends for the shard, and otherwise gives it back. HandOver asks handlers to stop with
-// ErrHandOver. If the successor is not alive, the shard is released and the error matches
-// ErrNoTarget. If a lease was lost first, the error matches ErrLost. HandOver also fails if a later
-// HandOver, Withdraw or Contend by this member gives the shard to another session, or if Run ends
-// first.
+// HandOver is Withdraw with a successor. When its handler has returned, each shard goes to session
+// to in one write (A5). That session's process serves the shard immediately if it contends for it,
+// and otherwise gives it back. HandOver asks handlers to stop with ErrHandOver. If the successor is
+// not alive, the shard is released and the error matches ErrNoTarget. If a lease was lost first,
+// the error matches ErrLost. HandOver also fails if another HandOver, a Contend by this member or
+// the end of Run came first.
 func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
 	if err := driver.CheckSession(to); err != nil {
 		return err

@@ -129,9 +129,9 @@ func TestLapseAndRegain(t *testing.T) {
 	})
 }
 
-// TestNews: a member has fresh news while the store answers its reads, and no fresh news a TTL
-// after the answers stop, whether or not heartbeats succeed. A member that contends for no shard
-// has fresh news until its next full read.
+// TestNews: a member has fresh news while the store answers its reads, and none a TTL after the
+// answers stop, whether or not heartbeats succeed. A member that contends for nothing has fresh
+// news until its next full read.
 func TestNews(t *testing.T) {
 	for name, kinds := range map[string]kvfault.Kind{"cut off": kvfault.All, "reads fail": kvfault.Watch | kvfault.Read} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestFailover(t *testing.T) {
 		if hb.count() != 0 {
 			w.Fatal("two owners")
 		}
-		a.link.Cut() // like a crash
+		a.link.Cut() // as good as a crash
 		cut := time.Now()
 		lb := hb.await(w, 1)
 		if took, limit := hb.at[0].Sub(cut), ttl+ttl/20+50*time.Millisecond; took > limit {
@@ -265,8 +265,8 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// A free shard goes to the preferred member, whatever the order of the other members. If its first
-// choice is gone, the shard goes to the second.
+// A free shard goes to the preferred member, whatever the other order. If its first choice is
+// gone, the shard goes to the second.
 func TestPrefer(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ha, hb, hc leases
@@ -281,8 +281,8 @@ func TestPrefer(t *testing.T) {
 			return func() bool { return len(b.View().Members) == n && len(c.View().Members) == n }
 		}
 		w.eventually("all see all", all(4))
-		// The preferred member leaves before a does. If members see the release and the departure
-		// in different pages, the second choice and other members may have equal turns.
+		// It leaves before a does. For members that see a release and a departure in different
+		// pages, the turns of the second choice and of others may be equal.
 		left := gone.View().Session
 		w.must(gone.end())
 		w.eventually("all see who left", all(3))
@@ -487,7 +487,7 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second+100*time.Millisecond {
 			w.Errorf("shutdown took %v", took)
 		}
-		if got := a.tap.noted(); !slices.Equal(got, []string{"transfer good"}) { // to the only other member
+		if got := a.tap.noted(); !slices.Equal(got, []string{"transfer good"}) { // to the only other
 			w.Errorf("store calls %q, want good handed on, and no close", got)
 		}
 		hb.await(w, 2) // after eviction
@@ -498,8 +498,8 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 	})
 }
 
-// If the store does not apply the close of a session, or does not answer, the close is repeated.
-// The other members therefore need not wait for the session's TTL.
+// If the store does not apply the close of a session, or does not answer, the close is repeated,
+// so that the others need not wait for the session's TTL.
 func TestCloseIsTriedAgain(t *testing.T) {
 	refused := func(context.Context) error { return fmt.Errorf("row locked: %w", ErrRetry) }
 	cut := func(context.Context) error { return errors.New("connection reset") }
@@ -542,7 +542,7 @@ func TestShutdownWhileStoreIsAway(t *testing.T) {
 	})
 }
 
-// A failing handler is called again and again (V2), at growing intervals (V4).
+// A failing handler is called again without end (V2), at growing intervals (V4).
 func TestEarlyReturnBacksOff(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a", func(o *Options) { o.BackoffMin, o.BackoffMax = 100*time.Millisecond, time.Second })
@@ -610,8 +610,8 @@ func TestReturnHalted(t *testing.T) {
 	})
 }
 
-// If a member would contend for more than 200,000 shards, the call is refused as a whole, before
-// any shard is claimed.
+// If a member would contend for more than 200,000 shards, the call is refused as a whole,
+// before any is claimed.
 func TestContendTooMany(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -693,7 +693,7 @@ func TestContendEdges(t *testing.T) {
 func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { onEvent(o, func(Event) { <-block }, LeaseGranted) })
+		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		l := h.await(w, 1)
@@ -706,7 +706,7 @@ func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 func TestHooksThatDoNotReturn(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { onEvent(o, func(Event) { <-block }, LeaseGranted) })
+		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		h.await(w, 1)
@@ -764,7 +764,7 @@ func TestView(t *testing.T) {
 			w.eventually("s2 is held", func() bool { o, _ := a.View().Owner("s2"); return o.Node == "a" })
 		}
 		moves := a.View().Moves
-		if len(moves) != maxMoves || moves[len(moves)-1].Kind != LeaseGranted ||
+		if len(moves) != maxMoves || moves[len(moves)-1].Kind != MoveGranted ||
 			!slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {
 			w.Errorf("%d moves, the last %+v", len(moves), moves[len(moves)-1])
 		}
@@ -791,8 +791,8 @@ func TestSupersedeEndsFormer(t *testing.T) {
 	})
 }
 
-// TestSessionLostSaysByWhom: the hook and the log name the session that ended this session, and how
-// it ended. The log line contains "session" once.
+// TestSessionLostSaysByWhom: hook and log name the session that ended this one, and how it ended.
+// The log line has "session" once.
 func TestSessionLostSaysByWhom(t *testing.T) {
 	for name, c := range map[string]struct {
 		cause driver.Loss
@@ -825,11 +825,13 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 				var lost *SessionLostError
 				m := w.member("a", func(o *Options) {
 					o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-					onEvent(o, func(ev Event) {
+					o.Hooks.OnSession = func(ev SessionEvent) {
 						mu.Lock()
 						defer mu.Unlock()
-						lost, _ = errors.AsType[*SessionLostError](ev.Err)
-					}, SessionLost)
+						if ev.Kind == SessionLost {
+							lost, _ = errors.AsType[*SessionLostError](ev.Err)
+						}
+					}
 				})
 				w.must(m.Contend((&leases{}).hold, "s"))
 				w.eventually("it has joined", func() bool { return m.View().Session != "" })
@@ -883,7 +885,7 @@ func TestIdleIsQuiet(t *testing.T) {
 	})
 }
 
-// A process that contends for no shard still sees the owner of each shard.
+// A process that contends for nothing still sees the owner of each shard.
 func TestObserverOnly(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, o := w.member("a"), w.member("observer")
@@ -1009,8 +1011,8 @@ func TestLameDuck(t *testing.T) {
 	})
 }
 
-// The log explains the end of a lease by fixed attributes, which include the session that ended it.
-// If a newer grant to the same process ends a lease or refuses a write, the log shows this.
+// The log explains the end of a lease by fixed attributes, which include the session that ended
+// it. If a newer grant to the same process ends a lease or refuses a write, the log says so.
 func TestNewerGrantToThisProcess(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log bytes.Buffer
@@ -1174,10 +1176,10 @@ func TestLapseSaysWhy(t *testing.T) {
 	}
 }
 
-// A handler's error is logged even without Options.Logger, unless the error only shows that the
-// handler was asked to stop.
+// A handler's error is logged even without Options.Logger, unless it says only that the handler
+// was asked to stop.
 func TestHandlerErrorWithoutLogger(t *testing.T) {
-	if os.Getenv("TENURE_TEST_DEFAULT_LOGGER") == "" { // the default logger belongs to the process
+	if os.Getenv("TENURE_TEST_DEFAULT_LOGGER") == "" { // the default logger is the process's
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHandlerErrorWithoutLogger$", "-test.v")
 		cmd.Env = append(os.Environ(), "TENURE_TEST_DEFAULT_LOGGER=1")
 		out, err := cmd.CombinedOutput()
@@ -1206,7 +1208,7 @@ func TestHandlerErrorWithoutLogger(t *testing.T) {
 	})
 }
 
-// If the backend was closed before or during Run, Run ends with an error that shows this.
+// A backend that was closed, before or during Run, ends Run with an error that says so.
 func TestClosedBackend(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, before := range []bool{true, false} {

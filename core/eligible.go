@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// maxReason is the largest size of a published reason, in bytes.
+// maxReason limits the bytes of a published reason.
 const maxReason = 160
 
 // notAsked is the reason why a member is not eligible before the first call of Options.Eligible.
@@ -58,9 +58,8 @@ type verdict struct {
 	at  time.Time
 }
 
-// say passes the machine the reason why this member is not eligible, or "" if it is eligible. If
-// only the reason changes, say waits for Options.Resync, because the change costs a write to the
-// store.
+// say passes the reason why this member is not eligible, or "" if it is, to the machine. A change
+// of only the reason costs a write to the store, so it waits for Options.Resync.
 func (v *verdict) say(why string) {
 	if why == v.why || why != "" && v.why != "" && time.Since(v.at) < v.e.o.Resync {
 		return
@@ -81,7 +80,7 @@ func reason(err error) string {
 	return cmp.Or(oneLine(err.Error(), maxReason), "no reason given")
 }
 
-// oneLine returns text as one line of at most most bytes.
+// oneLine returns text as one line of up to most bytes.
 func oneLine(text string, most int) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -105,7 +104,7 @@ func (e *Elector) yieldErr(c fsm.Cause) error {
 	return ErrFailback
 }
 
-// stored returns st with the largest metadata that Tenure may add.
+// stored returns st with the longest metadata that Tenure may add.
 func (o *Options) stored(st MemberState, lock *hostLock) MemberState {
 	meta := make(map[string]string, len(st.Meta)+2)
 	maps.Copy(meta, st.Meta)

@@ -52,8 +52,8 @@ func (m *member) owner(shard string) string {
 	return o.Node
 }
 
-// A holder that is not eligible hands its shards over to an eligible member and names the reason.
-// It claims no shard, and keeps its shards while no member is eligible.
+// A holder that is not eligible hands over to an eligible member and names the reason. It claims
+// nothing, and keeps its shards while no member is eligible.
 func TestIneligibleHolderHandsOver(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log strings.Builder // called by one goroutine
@@ -83,7 +83,7 @@ func TestIneligibleHolderHandsOver(t *testing.T) {
 			t.Errorf("b says of a: %+v", who)
 		}
 		stopped := slices.ContainsFunc(a.View().Moves, func(m Move) bool {
-			return m.Kind == HandlerStopping && errors.Is(m.Err, ErrIneligible) && strings.Contains(m.Err.Error(), "the database is away")
+			return m.Kind == MoveStopped && errors.Is(m.Err, ErrIneligible) && strings.Contains(m.Err.Error(), "the database is away")
 		})
 		if !stopped || !slices.Contains(a.said("revoke s"), "revoke s: not eligible") {
 			t.Errorf("a says %+v, %q", a.View().Moves, a.said(""))
@@ -187,8 +187,8 @@ func TestEligibleHangs(t *testing.T) {
 	})
 }
 
-// A member with a higher priority gets the shards of a member with a lower priority once, after
-// Options.Failback and not before.
+// A member with a higher priority gets a lower one's shards after Options.Failback, once, and not
+// before.
 func TestFailback(t *testing.T) {
 	bubble(t, func(w *world) {
 		const wait = 5 * ttl
@@ -280,8 +280,8 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// The application's metadata must leave room for a reason. Otherwise, there is an error before
-// anything is written.
+// There is room for a reason beside the application's metadata; otherwise there is an error
+// before anything is written.
 func TestRoomForTheReason(t *testing.T) {
 	bubble(t, func(w *world) {
 		full := map[string]string{}

@@ -10,18 +10,19 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// The errors of package driver that applications encounter (rule E1). Each of them, except
-// ErrDenied, means that the call was certainly not applied.
+// The driver contract's errors that applications encounter (rule E1). Each except ErrDenied means
+// that the call was certainly not applied.
 var (
-	// ErrLost means this process no longer leads, because its lease is over. It is matched by
-	// *RevokedError, *FencedError, *SessionLostError and the *RefusedError of package fence. The
-	// write was not applied, and must not be repeated under this lease.
+	// ErrLost means this process no longer leads, because its lease is over. *RevokedError,
+	// *FencedError, *SessionLostError and package fence's *RefusedError match it. The write was not
+	// applied, and must not be repeated under this lease.
 	ErrLost = driver.ErrLost
-	// ErrFenced means the store refused a write because its lease is not the shard's current lease.
-	// See FencedError. Test for ErrLost instead, because a former leader usually learns of the loss
-	// from its clock, before it writes.
+	// ErrFenced means the store refused a write because its lease is not the shard's current one.
+	// See FencedError. A former leader's clock usually shows the loss before it writes, so test for
+	// ErrLost instead.
 	ErrFenced = driver.ErrFenced
-	// ErrSessionLost means the session was evicted or superseded, and has no record in the store.
+	// ErrSessionLost means the session no longer has a record in the store: it was evicted or
+	// superseded.
 	ErrSessionLost = driver.ErrSessionLost
 	// ErrNoTarget means the successor of a hand-over is not alive.
 	ErrNoTarget = driver.ErrNoTarget
@@ -42,8 +43,8 @@ var (
 	ErrClosed = driver.ErrClosed
 	// ErrRetry means the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
-	// ErrDenied means the store denies the call to this user, or its current settings forbid the
-	// call. ErrDenied alone does not show whether a write was applied: see NotApplied.
+	// ErrDenied means the store denies the call to this user, or its present settings forbid the
+	// call. It does not say whether a write was applied: see NotApplied.
 	ErrDenied = driver.ErrDenied
 	// ErrDamaged means a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
@@ -60,16 +61,16 @@ var (
 	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
 	// ErrShutdown means the context of Run ended.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
-	// ErrIneligible means this member is not eligible and another member is. The error includes the
-	// reason, which comes from Options.Eligible or from a store that denies this member's commits.
+	// ErrIneligible means this member is not eligible and another member is. The reason, which the
+	// error includes, comes from Options.Eligible or from the store that denies this member's
+	// commits.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
-	// ErrFailback means a member with a higher priority has been eligible for the time
-	// Options.Failback.
+	// ErrFailback means a member with a higher priority has been eligible for Options.Failback.
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 )
 
-// The errors that a *RevokedError matches, in addition to ErrLost, if the reason is not an error
-// from the store.
+// Errors that a *RevokedError matches in addition to ErrLost if no error from the store gives the
+// reason.
 var (
 	// ErrLapsed means no heartbeat succeeded in time, so others may own the shard.
 	ErrLapsed = errors.New("trust lapsed: no heartbeat succeeded in time")
@@ -82,8 +83,8 @@ var (
 )
 
 var (
-	// ErrUnknown means the outcome of a commit is not known: the commit may have been applied, or
-	// may be applied later. The log, read through a later lease, shows the outcome.
+	// ErrUnknown means the outcome of a commit is not known: it may have been applied, or may
+	// still be. The log, read through a later lease, shows the outcome.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrContended means Contend was called for a shard for which this member already contends.
 	ErrContended error = errtext.NotApplied("already contended")
@@ -95,9 +96,9 @@ var (
 	ErrStuck = errors.New("handler stuck")
 )
 
-// NotApplied reports whether err, from a Commit or a call to a backend, means that nothing was
-// applied or will be applied (rule E1). NotApplied returns false for nil. An error type of another
-// package can report this through a NotApplied method.
+// NotApplied reports whether err, from a Commit or a call to a backend, means that nothing was or
+// will be applied (rule E1). NotApplied returns false for nil. Errors of other packages can report
+// the same through a NotApplied method.
 func NotApplied(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
@@ -109,9 +110,9 @@ func NotApplied(err error) bool {
 	return driver.NotApplied(err) || errors.Is(err, ErrLost) || ok && says.NotApplied()
 }
 
-// RevokedError names the lease that ended and the reason. RevokedError matches ErrLost and the
-// reason, which is one of ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget,
-// ErrStalled, ErrStopped or ErrReleased.
+// RevokedError names the lease that ended and the reason. It matches ErrLost and its cause:
+// ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled, ErrStopped
+// or ErrReleased.
 type RevokedError struct {
 	Fence Fence
 	Cause string // a short reason for logs and metrics
@@ -152,9 +153,8 @@ func (e *RevokedError) sentinel() error {
 	}
 }
 
-// StuckError names the shards whose handlers did not return within the drain budget. The leases of
-// these shards are revoked but not released, because the handlers' work may continue. StuckError
-// matches ErrStuck.
+// StuckError names the shards whose handlers did not return within the drain budget. Their leases
+// are revoked but not released, because the handlers' work may continue. It matches ErrStuck.
 type StuckError struct {
 	Shards []string
 }

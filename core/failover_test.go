@@ -64,7 +64,7 @@ func TestFailoverIsComparedAndReported(t *testing.T) {
 		var mu sync.Mutex
 		var failedOver int
 		lost := map[ShardID]*LostError{}
-		m.note.h.OnEvent = func(ev Event) {
+		m.note.h.OnSession = func(ev SessionEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			var e *LostError
@@ -110,13 +110,13 @@ func TestFailoverIsComparedAndReported(t *testing.T) {
 	})
 }
 
-// A failover that Open found is reported at the start.
+// A failover that the opening found is reported at the start.
 func TestRollbackIsTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
 		m.info.Rollback = "revision 7 is the last"
 		var told []string
-		m.note.h.OnEvent = func(ev Event) {
+		m.note.h.OnSession = func(ev SessionEvent) {
 			if ev.Kind == SessionFailedOver {
 				told = append(told, ev.Err.Error())
 			}
@@ -139,7 +139,7 @@ func TestFirstViewIsNoFailover(t *testing.T) {
 		store := &forgetful{Backend: m.tap.Backend}
 		m.tap.Backend = store
 		store.failOver(1 << 41)
-		m.note.h.OnEvent = func(ev Event) {
+		m.note.h.OnSession = func(ev SessionEvent) {
 			if ev.Kind == SessionFailedOver {
 				w.Error("a first view is taken for a failover")
 			}

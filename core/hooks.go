@@ -10,140 +10,148 @@ import (
 )
 
 // Hooks are functions that the Elector calls when something happens, for metrics and alarms. Each
-// may be nil. Except for CallStart, the Elector calls the hooks in order, one at a time, from their
-// own goroutine. It holds no lock during these calls, so a slow hook does not delay heartbeats. If
-// the hooks fall behind by more than 65,536 events and calls, the Elector drops the oldest of them
-// and reports EventsDropped. A hook must return: before Run ends, it waits for the hooks, at most
-// for the drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the
-// log line about its event is lost.
+// may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their own
+// goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall behind by
+// more than 65,536 events, the Elector drops the oldest events and passes their number to
+// OnDropped. A hook must return, because Run waits for the hooks before it ends, at most for the
+// drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the log
+// line about its event is lost.
 type Hooks struct {
-	// OnEvent runs for each event.
-	OnEvent func(Event)
-	// OnCall runs when a call to the backend has ended. An Observe is reported only if it fails,
+	// OnGrant runs when a lease has been granted, before its handler starts.
+	OnGrant func(LeaseEvent)
+	// OnRevoke runs when a lease may no longer be used. Use errors.Is to find the reason.
+	OnRevoke func(*RevokedError)
+	// OnHandlerStart runs when a handler starts.
+	OnHandlerStart func(LeaseEvent)
+	// OnStop runs when a handler has been asked to stop. Err is the cause of its context.
+	OnStop func(LeaseEvent)
+	// OnHandlerReturn runs when a handler has returned Err and its commits are settled. It runs
+	// once for each OnHandlerStart, unless the handler never returns.
+	OnHandlerReturn func(LeaseEvent)
+	// OnSettled runs when, as far as this process knows, the lease has also ended in the store. It
+	// runs once for each OnGrant, unless the handler never returns or Run ends first.
+	OnSettled func(Settled)
+	// OnStuck runs when a lease is revoked and its handler stalled or did not return within the
+	// drain budget. The shard is not released until the handler returns.
+	OnStuck func(*RevokedError)
+	// OnRefused runs when the store has refused a write because of its fence: another session owns
+	// the shard. Current is zero if the store does not report which session.
+	OnRefused func(*FencedError)
+	// OnDamaged runs once for each record in the store that cannot be read (D1). If the record
+	// becomes damaged in other ways, OnDamaged runs at most once a minute. It names at most 64
+	// records at a time; View.DamagedTotal counts all.
+	OnDamaged func(*DamagedError)
+	// OnSession reports an event of this process's session.
+	OnSession func(SessionEvent)
+	// OnPeer reports an event of another member.
+	OnPeer func(PeerEvent)
+	// OnCall runs when a call to the backend has ended. It reports Observe only if the call fails,
 	// because Observe blocks until something changes.
 	OnCall func(Call)
 	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
-	// hooks, CallStart may run several times concurrently, and the call to the backend waits for
-	// it. It returns the call's context, which must be ctx or derived from it, and a function to
-	// run when the call has ended, or nil. Neither CallStart nor that function runs in the
-	// goroutine of the call. If a method of Lease makes the call, ctx carries the values of that
-	// method's context. If the member itself makes the call, ctx carries the values of Run's
-	// context.
+	// hooks, it may run several times concurrently, and the call waits for it. It returns the
+	// call's context, which must be ctx or derived from it, and nil or a function to run when the
+	// call has ended. Neither function runs in the goroutine of the call. The argument ctx carries
+	// the values of the context given to the method of Lease. For the member's own calls, it
+	// carries those of Run's context.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
+	// OnDropped runs when events have been dropped because hooks were too slow.
+	OnDropped func(Dropped)
 }
 
-// Event is something that happened. Its Kind determines which of the other fields are set.
-type Event struct {
-	Kind    EventKind
-	Fence   Fence     // the lease's
-	Session SessionID // this process's session, or another one: see LeaseGranted and LeaseTransferred
-	Peer    Member
-	Err     error
-	Asked   bool // in HandlerReturned: Err only shows that the handler was asked to stop
-	Took    time.Duration
-	Dropped int // in EventsDropped
+// LeaseEvent is an event of one of this process's leases.
+type LeaseEvent struct {
+	Fence Fence
+	Ran   time.Duration // how long its handler ran; in OnHandlerReturn
+	Err   error         // what its handler returned, or why it was asked to stop
+	Asked bool          // Err only says that the handler was asked to stop; in OnHandlerReturn
+	// Former is the session from which the shard was taken over, in OnGrant. It is empty if no
+	// session owned the shard, or if the owner handed it over.
+	Former SessionID
 }
 
-// EventKind is the kind of an Event or a Move.
-type EventKind string
+// LeaseOutcome says how a lease ended in the store.
+type LeaseOutcome string
 
-// The kinds of events of this process's leases. Each event has the lease's Fence.
+// The ways in which a lease ends in the store.
 const (
-	// LeaseGranted means that a lease has been granted. It precedes HandlerStarted. Session is the
-	// session from which this process took over the shard. It is empty if no session owned the
-	// shard, or if the owner handed the shard over.
-	LeaseGranted EventKind = "granted"
-	// LeaseEnded means that a lease may no longer be used. Err is a *RevokedError. Use errors.Is to
-	// find the reason.
-	LeaseEnded EventKind = "revoked"
-	// HandlerStarted means that a handler starts.
-	HandlerStarted EventKind = "started"
-	// HandlerStopping means that a handler has been asked to stop. Err is the cause of its context.
-	HandlerStopping EventKind = "asked to stop"
-	// HandlerReturned means that a handler has returned Err and its commits are settled. Took is
-	// how long the handler ran. One HandlerReturned follows each HandlerStarted, unless the handler
-	// never returns.
-	HandlerReturned EventKind = "given back"
-	// HandlerStuck means that a lease is revoked and that its handler has stalled or has not
-	// returned within the drain budget. Err is a *RevokedError. The shard is not released until the
-	// handler returns.
-	HandlerStuck EventKind = "stuck"
-	// WriteRefused means that the store has refused a write because another session owns the shard.
-	// Err is a *FencedError. Its Current is zero if the store does not report that session.
-	WriteRefused EventKind = "write refused"
+	LeaseReleased    LeaseOutcome = "released"    // the shard is free
+	LeaseTransferred LeaseOutcome = "transferred" // to session To
+	LeaseLost        LeaseOutcome = "lost"        // it was revoked first
+	LeaseRefused     LeaseOutcome = "refused"     // the store refused the transfer
+	LeaseUnknown     LeaseOutcome = "unknown"     // the reply was lost, and another lease followed
 )
 
-// The kinds of events of a lease that has also ended in the store, as far as this process knows.
-// One such event follows each LeaseGranted, unless the handler never returns or Run ends first.
-// Fence is the fence of the lease. Took is the time since the handler was asked to stop, or 0 if it
-// was not asked.
-const (
-	LeaseReleased    EventKind = "released"    // the shard is free
-	LeaseTransferred EventKind = "transferred" // to Session
-	LeaseLost        EventKind = "lost"        // it was revoked first
-	LeaseRefused     EventKind = "refused"     // the store refused the transfer
-	LeaseUnknown     EventKind = "unknown"     // the reply was lost, and another lease followed
-)
-
-// The kinds of events of this process's session. Session is that session, if there is one.
-const (
-	SessionJoined     EventKind = "joined"
-	SessionJoinFailed EventKind = "join failed"       // Err; tried again after a back-off
-	SessionBeatFailed EventKind = "heartbeat failed"  // Err
-	SessionLapsed     EventKind = "trust lapsed"      // Err says why: the last heartbeat's error, no answer, or this process did not run
-	SessionRegained   EventKind = "trust regained"    // shards are kept, with new tokens
-	SessionLost       EventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
-	SessionHalted     EventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver EventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err: what Open found
-	SessionStoreLost  EventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
-	SessionCallFailed EventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
-	SessionIneligible EventKind = "not eligible"      // Err says why: see Options.Eligible
-	SessionEligible   EventKind = "eligible"          // for the first time, or again
-)
-
-// The kinds of events of another member. Peer is that member. Metrics and the board omit the
-// prefix.
-const (
-	PeerJoined  EventKind = "peer joined"
-	PeerUpdated EventKind = "peer updated" // it changed its state: see Elector.Update
-	PeerGone    EventKind = "peer gone"    // it left, or another member evicted it
-	PeerSilent  EventKind = "peer silent"  // for its TTL, as seen from here
-	PeerDead    EventKind = "peer dead"    // its process, on this host and under this node label, has ended (C14)
-	PeerEvicted EventKind = "peer evicted" // by this process
-)
-
-// The other kinds of events.
-const (
-	// RecordDamaged reports a record in the store that cannot be read (D1), once. Err is a
-	// *DamagedError. If the damage of the record changes, the event is repeated at most once a
-	// minute. At most 64 records are reported at a time. View.DamagedTotal counts all of them.
-	RecordDamaged EventKind = "record damaged"
-	// EventsDropped means that Dropped events and calls were lost because hooks were too slow.
-	EventsDropped EventKind = "events dropped"
-)
-
-var eventKinds = [...]EventKind{
-	fsm.EventJoined: SessionJoined, fsm.EventJoinFailed: SessionJoinFailed, fsm.EventBeatFailed: SessionBeatFailed,
-	fsm.EventLapsed: SessionLapsed, fsm.EventRegained: SessionRegained, fsm.EventSessionLost: SessionLost,
-	fsm.EventHalted: SessionHalted, fsm.EventCallFailed: SessionCallFailed, fsm.EventIneligible: SessionIneligible,
-	fsm.EventEligible: SessionEligible, fsm.EventPeerJoined: PeerJoined, fsm.EventPeerUpdated: PeerUpdated,
-	fsm.EventPeerGone: PeerGone, fsm.EventPeerSilent: PeerSilent, fsm.EventPeerDead: PeerDead, fsm.EventPeerEvicted: PeerEvicted,
+// Settled describes a lease that is over.
+type Settled struct {
+	Fence   Fence
+	Outcome LeaseOutcome
+	To      SessionID     // the successor, if Transferred
+	Took    time.Duration // since its handler was asked to stop; 0 if it was not
 }
 
-var leaseOutcomes = [...]EventKind{
+func settledAs(r *run, end *fsm.Effect, now fsm.Instant) Settled {
+	s := Settled{Fence: end.Fence, Outcome: leaseOutcomes[end.Outcome]}
+	if end.Outcome == fsm.OutcomeTransferred {
+		s.To = end.Owner.Session
+	}
+	if r.asked != 0 {
+		s.Took = now.Sub(r.asked)
+	}
+	return s
+}
+
+var leaseOutcomes = [...]LeaseOutcome{
 	fsm.OutcomeReleased: LeaseReleased, fsm.OutcomeTransferred: LeaseTransferred, fsm.OutcomeUnknown: LeaseUnknown,
 	fsm.OutcomeRefused: LeaseRefused, fsm.OutcomeLost: LeaseLost,
 }
 
-func settledAs(r *run, end *fsm.Effect, now fsm.Instant) Event {
-	ev := Event{Kind: leaseOutcomes[end.Outcome], Fence: end.Fence}
-	if end.Outcome == fsm.OutcomeTransferred {
-		ev.Session = end.Owner.Session
-	}
-	if r.asked != 0 {
-		ev.Took = now.Sub(r.asked)
-	}
-	return ev
+// Dropped reports how many events were lost.
+type Dropped struct{ Events int }
+
+// SessionEventKind is the kind of a SessionEvent.
+type SessionEventKind string
+
+// The kinds of session events.
+const (
+	SessionJoined     SessionEventKind = "joined"
+	SessionJoinFailed SessionEventKind = "join failed"       // Err; tried again after a back-off
+	SessionBeatFailed SessionEventKind = "heartbeat failed"  // Err
+	SessionLapsed     SessionEventKind = "trust lapsed"      // Err says why: the last heartbeat's error, no answer, or this process did not run
+	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
+	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
+	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
+	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is the finding of the opening, if any
+	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
+	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
+	SessionIneligible SessionEventKind = "not eligible"      // Err says why: see Options.Eligible
+	SessionEligible   SessionEventKind = "eligible"          // for the first time, or again
+)
+
+// SessionEvent is an event of this process's own session.
+type SessionEvent struct {
+	Kind    SessionEventKind
+	Session SessionID
+	Err     error
+}
+
+// PeerEventKind is the kind of a PeerEvent.
+type PeerEventKind string
+
+// The kinds of events of other members.
+const (
+	PeerJoined  PeerEventKind = "joined"
+	PeerUpdated PeerEventKind = "updated" // it changed its state: see Elector.Update
+	PeerGone    PeerEventKind = "gone"    // it left, or another member evicted it
+	PeerSilent  PeerEventKind = "silent"  // for its TTL, as seen from here
+	PeerDead    PeerEventKind = "dead"    // its process, of this host and node label, has ended (C14)
+	PeerEvicted PeerEventKind = "evicted" // by this process
+)
+
+// PeerEvent is an event of another member.
+type PeerEvent struct {
+	Kind PeerEventKind
+	Peer Member
 }
 
 // The values of Call.Kind.
@@ -177,7 +185,7 @@ type Started struct {
 // Call describes a call to the backend that has ended.
 type Call struct {
 	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict", "update",
-	// "close", "commit" or "observe". For a Lease, it is "get", "list" or "read log".
+	// "close", "commit" or "observe"; or, for a Lease, "get", "list" or "read log".
 	//
 	// "read head" is a read before a handler starts or to settle a commit. "read" is a small read
 	// after a lapse; heartbeats wait for its answer.
@@ -187,13 +195,70 @@ type Call struct {
 	Err   error // of the whole call
 }
 
-// JoinHooks returns hooks that call the given hooks in order. For example, they can be an
-// application's hooks followed by the hooks of package tenureprom.
+func sessionEvent(e fsm.Event) (SessionEventKind, bool) {
+	switch e {
+	case fsm.EventJoined:
+		return SessionJoined, true
+	case fsm.EventJoinFailed:
+		return SessionJoinFailed, true
+	case fsm.EventBeatFailed:
+		return SessionBeatFailed, true
+	case fsm.EventLapsed:
+		return SessionLapsed, true
+	case fsm.EventRegained:
+		return SessionRegained, true
+	case fsm.EventSessionLost:
+		return SessionLost, true
+	case fsm.EventHalted:
+		return SessionHalted, true
+	case fsm.EventCallFailed:
+		return SessionCallFailed, true
+	case fsm.EventIneligible:
+		return SessionIneligible, true
+	case fsm.EventEligible:
+		return SessionEligible, true
+	default:
+		return "", false
+	}
+}
+
+func peerEvent(e fsm.Event) (PeerEventKind, bool) {
+	switch e {
+	case fsm.EventPeerJoined:
+		return PeerJoined, true
+	case fsm.EventPeerUpdated:
+		return PeerUpdated, true
+	case fsm.EventPeerGone:
+		return PeerGone, true
+	case fsm.EventPeerSilent:
+		return PeerSilent, true
+	case fsm.EventPeerDead:
+		return PeerDead, true
+	case fsm.EventPeerEvicted:
+		return PeerEvicted, true
+	default:
+		return "", false
+	}
+}
+
+// JoinHooks returns hooks that call the given hooks in order, for example an application's and then
+// package tenureprom's.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
-		OnEvent:   joined(all, func(h *Hooks) func(Event) { return h.OnEvent }),
-		OnCall:    joined(all, func(h *Hooks) func(Call) { return h.OnCall }),
-		CallStart: joinedStarts(all),
+		OnGrant:         joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnGrant }),
+		OnRevoke:        joined(all, func(h *Hooks) func(*RevokedError) { return h.OnRevoke }),
+		OnHandlerStart:  joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnHandlerStart }),
+		OnStop:          joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnStop }),
+		OnHandlerReturn: joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnHandlerReturn }),
+		OnSettled:       joined(all, func(h *Hooks) func(Settled) { return h.OnSettled }),
+		OnStuck:         joined(all, func(h *Hooks) func(*RevokedError) { return h.OnStuck }),
+		OnRefused:       joined(all, func(h *Hooks) func(*FencedError) { return h.OnRefused }),
+		OnDamaged:       joined(all, func(h *Hooks) func(*DamagedError) { return h.OnDamaged }),
+		OnSession:       joined(all, func(h *Hooks) func(SessionEvent) { return h.OnSession }),
+		OnPeer:          joined(all, func(h *Hooks) func(PeerEvent) { return h.OnPeer }),
+		OnCall:          joined(all, func(h *Hooks) func(Call) { return h.OnCall }),
+		CallStart:       joinedStarts(all),
+		OnDropped:       joined(all, func(h *Hooks) func(Dropped) { return h.OnDropped }),
 	}
 }
 
@@ -239,7 +304,7 @@ func joinedStarts(all []Hooks) func(context.Context, Started) (context.Context, 
 			}
 		}
 		return ctx, func(err error) {
-			for i := len(ends) - 1; i >= 0; i-- { // the inner functions first
+			for i := len(ends) - 1; i >= 0; i-- { // the inner ones first
 				ends[i](err)
 			}
 		}
@@ -255,8 +320,8 @@ type span struct {
 	end   func(error)
 }
 
-// startCall begins a call to the backend. The call concerns shard s unless s is empty. others are
-// the contexts of further callers. Without CallStart, it allocates nothing.
+// startCall begins a call to the backend, which concerns shard s unless s is empty. others are the
+// contexts of further callers. Without CallStart, it allocates nothing.
 func (n *notifier) startCall(
 	ctx context.Context, kind string, items int, s ShardID, others []context.Context,
 ) (context.Context, span) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// JoinHooks joins every kind of hook, and each joined hook gets the arguments.
+// Every hook is joined, and gets the arguments of the joined hook.
 func TestJoinHooks(t *testing.T) {
 	t.Parallel()
 	none := reflect.ValueOf(JoinHooks(Hooks{}, Hooks{}))
@@ -138,17 +138,18 @@ func TestCallStartHasTheCallersContext(t *testing.T) {
 // Hooks report a hand-over with its duration and a takeover with its former session.
 func TestHandOverAndTakeOverAreTold(t *testing.T) {
 	bubble(t, func(w *world) {
-		var settled, stops, grants []Event // each by one goroutine
+		var settled []Settled // each by one goroutine
+		var stops, grants []LeaseEvent
 		a := w.member("a", func(o *Options) {
-			onEvent(o, func(e Event) { stops = append(stops, e) }, HandlerStopping)
-			onEvent(o, func(e Event) { settled = append(settled, e) }, leaseOutcomes[:]...)
+			o.Hooks.OnStop = func(e LeaseEvent) { stops = append(stops, e) }
+			o.Hooks.OnSettled = func(s Settled) { settled = append(settled, s) }
 		})
 		var ha, hb leases
 		slow := func(ctx context.Context, l *Lease) error { ha.add(l); <-ctx.Done(); time.Sleep(ttl / 2); return nil }
 		w.must(a.Contend(slow, "s", "t"))
 		ha.await(w, 2)
 		b := w.member("b", func(o *Options) {
-			onEvent(o, func(e Event) { grants = append(grants, e) }, LeaseGranted)
+			o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) }
 		})
 		w.must(b.Contend(hb.hold, "s", "t"))
 		w.eventually("they know each other", func() bool { return len(a.View().Members) == 2 })
@@ -164,10 +165,10 @@ func TestHandOverAndTakeOverAreTold(t *testing.T) {
 		if len(stops) == 0 || stops[0].Err != ErrHandOver || stops[0].Fence.Shard != "s" {
 			w.Errorf("asked to stop: %+v", stops)
 		}
-		if len(settled) == 0 || settled[0].Kind != LeaseTransferred || settled[0].Session != to || settled[0].Took < ttl/2 {
+		if len(settled) == 0 || settled[0].Outcome != LeaseTransferred || settled[0].To != to || settled[0].Took < ttl/2 {
 			w.Errorf("settled: %+v", settled)
 		}
-		if len(grants) != 2 || grants[0].Session != "" || grants[1].Session != former {
+		if len(grants) != 2 || grants[0].Former != "" || grants[1].Former != former {
 			w.Errorf("grants: %+v, want the second from %s", grants, former)
 		}
 	})
@@ -178,8 +179,8 @@ func TestHandOverAndTakeOverAreTold(t *testing.T) {
 func TestTakeOverSeenFirstIsTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
-		var grants []Event
-		b := w.member("b", func(o *Options) { onEvent(o, func(e Event) { grants = append(grants, e) }, LeaseGranted) })
+		var grants []LeaseEvent
+		b := w.member("b", func(o *Options) { o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) } })
 		b.tap.onReply(func(kind string, do func()) {
 			do()
 			if kind == callEvict || kind == callAcquire {
@@ -199,7 +200,7 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 		if got := b.said("peer a evicted"); len(got) != 1 {
 			w.Errorf("b says of its eviction %q, want it once", got)
 		}
-		if len(grants) != 1 || grants[0].Session != former {
+		if len(grants) != 1 || grants[0].Former != former {
 			w.Errorf("grants %+v, want one from %s", grants, former)
 		}
 		for i := range 2 * maxMoves {
@@ -209,7 +210,7 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 			w.must(b.Withdraw(w.Context(), name))
 		}
 		moves := b.View().Moves
-		if m := moves[0]; m.Kind != LeaseGranted || m.Fence.Shard != "s" || m.Err == nil || !strings.Contains(m.Err.Error(), string(former)) {
+		if m := moves[0]; m.Kind != MoveGranted || m.Fence.Shard != "s" || m.Err == nil || !strings.Contains(m.Err.Error(), string(former)) {
 			w.Errorf("the oldest move is %+v, want the takeover", m)
 		}
 		if len(moves) != maxMoves+1 || !slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {
@@ -220,7 +221,7 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 	})
 }
 
-// Hooks add no allocation to the commit path.
+// Hooks cost the commit path no allocation.
 func TestCallsAllocateNothing(t *testing.T) {
 	n := newNotifier(Hooks{OnCall: func(Call) {}}, nil, "a")
 	n.queue = make([]notice, 0, 4096)

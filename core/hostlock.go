@@ -11,14 +11,14 @@ import (
 // noLockDir is the value of Options.LockDir that disables the lock.
 const noLockDir = "none"
 
-// hold takes the lock of this process (C14) if possible. The lock is an advisory lock on a file
+// hold takes the lock of this process (C14), if it can. The lock is an advisory lock on a file
 // named after the store, the namespace and the node label. The lock's identity is made from the
 // machine's boot id and the file. No other file has this identity while this file is open.
 //
-// The rule makes three assumptions. The kernel releases a lock when the last process that has the
-// file open ends. No two machines run with the same boot id, as copies of a suspended machine
-// would. LockDir belongs to this machine. If an assumption is wrong, a live process may be evicted.
-// Its writes are then fenced, as after any eviction. The caller holds e.mu.
+// The rule assumes three things. The kernel ends a lock with the last process that has the file
+// open. No two machines run with the same boot id, as copies of a suspended machine do. LockDir
+// belongs to this machine. If an assumption fails, a live process may be evicted. Its writes are
+// then fenced, as after any eviction. The caller holds e.mu.
 func (e *Elector) hold() {
 	if e.o.LockDir == noLockDir {
 		return

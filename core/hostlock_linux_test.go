@@ -118,8 +118,7 @@ func TestOtherLocksSayNothing(t *testing.T) {
 }
 
 // C14: a record that was copied from another host, or names the lock of another label, proves
-// nothing. The member's own lock in the record of a member that still sends heartbeats also proves
-// nothing.
+// nothing. Nor does the own lock in the record of a member that still sends heartbeats.
 func TestRecordsOfOthersSayNothing(t *testing.T) {
 	for name, record := range map[string]func(id string) (node, lock string){
 		"other boot":  func(id string) (string, string) { return "a", "00000000-" + id[9:] },

@@ -14,12 +14,12 @@ import (
 // Lease is the ownership of one shard, from its grant until Context ends. All
 // methods are safe for concurrent use.
 //
-// A lease is valid as long as this process may trust it. Once another session has been granted the
-// shard, the store refuses writes under this lease. Work outside the store sends Fence, or Token
-// with the shard's name, to the system that checks it.
+// A lease is valid up to the last instant at which this process may trust it. Once another session
+// has been granted the shard, the store refuses later writes. Work outside the store carries Fence,
+// or Token with the shard's name, to the place that checks it.
 type Lease struct {
 	e     *Elector
-	clk   *clock // e.clk, copied to save Err one indirection
+	clk   *clock // e.clk, copied to spare Err one step
 	fence Fence
 	sess  driver.Session
 	trust *trust
@@ -61,20 +61,20 @@ func (l *Lease) Namespace() string { return l.e.info.Namespace }
 // Limits returns the store's limits, such as the operations and bytes of one commit.
 func (l *Lease) Limits() Limits { return l.e.info.Limits }
 
-// Context returns a context that ends only when the lease may no longer be used: when it was lost
-// or given back, or the drain budget is spent. Use context.Cause to get the *RevokedError. Use this
-// context for final writes, because the handler's own context ends when the handler should stop
-// taking work.
+// Context returns a context that ends only when the lease may no longer be used. It was lost or
+// given back, or the drain budget is spent. Use context.Cause to get the *RevokedError. Use this
+// context for closing writes, because the handler's own context ends when the handler should stop
+// taking work. Neither is a child of Run's context.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Err returns nil while the lease is valid, and otherwise a *RevokedError. It reads the clock at
-// each call, uses neither the network nor a timer, and takes about 50 ns. It does not replace the
+// Err returns nil while the lease is valid, otherwise a *RevokedError. It reads the clock at each
+// call. It uses neither the network nor a timer, and takes about 50 ns. It does not replace the
 // fence, because the process may be stopped right after the call (F1).
 //
 // On Linux, the first call after a suspension of the machine counts the suspended time. Context
 // then ends within half of Options.Margin. On other systems, a suspension counts only if Go's
-// monotonic clock counts it. A virtual machine does not notice that its host paused it. The fence
-// protects the writes in this case. After Context has ended, Err never returns nil again (S6).
+// monotonic clock counts it. No virtual machine notices that its host paused it. In this case, the
+// fence protects its writes. After Context has ended, Err never returns nil again (S6).
 func (l *Lease) Err() error {
 	if r := l.ended.Load(); r != nil {
 		return r
@@ -102,38 +102,37 @@ func (l *Lease) Rules() []control.Rule {
 	return l.e.rules.rules
 }
 
-// Head returns the shard's head after the last commit of this lease. Before the first commit, it
-// returns the head that the lease found. The next entry that the lease appends gets the number
-// Head().Seq+1.
+// Head returns the shard's head as this lease found it, or as its last commit left it. The next
+// entry that the lease appends gets number Head().Seq+1.
 func (l *Lease) Head() Head {
 	l.commits.mu.Lock()
 	defer l.commits.mu.Unlock()
 	return l.commits.head
 }
 
-// Get returns an item of the shard, or nil and no error if the shard has no such item. Get sees
-// every commit that was sent under the lease before the call. It waits for commits in flight, even
-// if their callers gave up. If the lease ended before the answer came, the error matches ErrLost,
-// and Get returns no item, because the item may be out of date.
+// Get returns an item of the shard, or nil and no error if the shard has no such item. It sees
+// every commit sent under the lease before the call, because it waits for commits in flight. It
+// does so even if their callers gave up. If the error matches ErrLost, the lease ended before the
+// answer came. Get then returns no item, because the item may be out of date.
 func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 	return guarded(ctx, l, callGet, func(ctx context.Context) (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
 }
 
-// List returns the shard's items whose keys begin with the bytes of prefix, in the order of their
+// List returns the shard's items whose key begins with prefix, byte by byte, in the order of their
 // keys. It returns the first limit items, or all if limit is 0. If limit is negative, the error is
-// ErrInvalid. The limit also applies to what is read from the store. If largest is positive, an
-// item with a larger value has Damaged set instead of the value; see driver.Backend. Otherwise,
-// List behaves like Get.
+// ErrInvalid. The limit also applies to reads from the store. If largest is positive, an item with
+// a larger value has Damaged set instead of the value; see driver.Backend. Otherwise, List behaves
+// like Get.
 func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
 	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {
 		return l.e.b.List(ctx, l.fence.Shard, prefix, limit, largest)
 	})
 }
 
-// ReadLog returns the head of the shard's decision log and at most max entries, contiguous from
-// after+1. If max is 0, it returns only the head. A page may be shorter than max, but is not empty
-// while there are entries. If the log no longer holds entry after+1, the error is a *TrimmedError.
-// Otherwise, ReadLog behaves like Get.
+// ReadLog returns at most max entries of the shard's decision log after the given one, contiguous
+// from after+1, and the log's head. If max is 0, it returns only the head. A page may be shorter
+// than max, but is not empty while there are entries. For entries below the oldest, the error is
+// *TrimmedError. Otherwise, ReadLog behaves like Get.
 func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) {
 	return guarded(ctx, l, callReadLog, func(ctx context.Context) (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
 }
@@ -155,7 +154,7 @@ func guarded[T any](ctx context.Context, l *Lease, kind string, read func(contex
 	if err != nil {
 		l.e.storeChanged(err)
 		l.e.damaged(err)
-		if lost := l.Err(); lost != nil { // the loss of the lease often ends ctx
+		if lost := l.Err(); lost != nil { // the lost lease often ended ctx
 			return none, fmt.Errorf("%w: read: %v", lost, err)
 		}
 		return none, fmt.Errorf("tenure: shard %q: read: %w", l.fence.Shard, err)

@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A process may own 100,000 shards. If the same thing happens to many leases, the log therefore
-// gets one line with their number and the names of the first namedShards shards. At Debug, each
-// lease gets its own line. A line of each kind is written at most once per linesEvery. An event
-// that was not requested first gets one line for each lease, up to singleLines per linesEvery.
+// A process may own 100,000 shards. If something happens to many leases together, the log therefore
+// gets one line with their count and the first namedShards shards. Each lease gets its own line at
+// Debug. A kind of line is written at most once per linesEvery. An event that was not requested
+// first gets a line for each lease, up to singleLines per linesEvery.
 const (
 	linesEvery  = time.Second
 	namedShards = 5
@@ -28,7 +28,7 @@ type lineKind struct {
 	level     slog.Level
 	one, many string // messages for one lease and for several; if many is empty, one is used
 	cause     string // empty if the line has none
-	asked     bool   // requested, so lines are gathered from the first lease on
+	asked     bool   // requested, so gathered from the first lease on
 	prompt    bool   // gathered within one step only, up to singleLines in linesEvery
 	rule      rule
 }
@@ -150,13 +150,14 @@ func fenceAttrs(f Fence) []slog.Attr {
 
 func (n *notifier) grant(f Fence, former SessionID) {
 	n.post(func() {
-		n.tell(Event{Kind: LeaseGranted, Fence: f, Session: former})
+		if n.h.OnGrant != nil {
+			n.h.OnGrant(LeaseEvent{Fence: f, Former: former})
+		}
 		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease granted", many: "tenure: leases granted", asked: true, prompt: true}, f)
 	})
 }
 
-// newer reports whether a record shows a later grant to the process that held the lease with fence
-// f.
+// newer reports whether a record is a later grant to the process that had the lease with fence f.
 func newer(o driver.Owner, f Fence) bool {
 	return o.Token > f.Token && o.Session != "" && mark.Process(o.Session) == mark.Process(f.Session)
 }
@@ -164,7 +165,9 @@ func newer(o driver.Owner, f Fence) bool {
 func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	n.post(func() {
 		err := revoked(f, c)
-		n.tell(Event{Kind: LeaseEnded, Fence: f, Err: err})
+		if n.h.OnRevoke != nil {
+			n.h.OnRevoke(err)
+		}
 		kind := lineKind{level: slog.LevelInfo, one: "tenure: lease ended", many: "tenure: leases ended", cause: c.String(), asked: err.Is(ErrReleased)}
 		if newer(current, f) {
 			kind.one, kind.many = "tenure: lease ended by a newer grant to this process", "tenure: leases ended by newer grants to this process"
@@ -173,14 +176,16 @@ func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	})
 }
 
-// handlerReturn reports a handler's result. It logs the error unless the error only shows that the
+// handlerReturn reports a handler's result. It logs the error, unless this only reports that the
 // handler was asked to stop.
 func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
-	if n.h.OnEvent == nil && err == nil {
+	if n.h.OnHandlerReturn == nil && err == nil {
 		return
 	}
 	n.post(func() {
-		n.tell(Event{Kind: HandlerReturned, Fence: f, Err: err, Asked: err != nil && asked, Took: ran})
+		if n.h.OnHandlerReturn != nil {
+			n.h.OnHandlerReturn(LeaseEvent{Fence: f, Ran: ran, Err: err, Asked: err != nil && asked})
+		}
 		if err != nil && !asked {
 			n.line(lineKind{level: slog.LevelWarn, one: "tenure: handler returned an error", many: "tenure: handlers returned errors"}, f,
 				slog.Any("error", err))
@@ -190,7 +195,9 @@ func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bo
 
 func (n *notifier) stuck(f Fence, c fsm.Cause) {
 	n.post(func() {
-		n.tell(Event{Kind: HandlerStuck, Fence: f, Err: revoked(f, c)})
+		if n.h.OnStuck != nil {
+			n.h.OnStuck(revoked(f, c))
+		}
 		n.line(lineKind{level: slog.LevelWarn, one: "tenure: handler stuck: its shard is not released",
 			many: "tenure: handlers stuck: their shards are not released", cause: c.String()}, f)
 	})
@@ -198,7 +205,9 @@ func (n *notifier) stuck(f Fence, c fsm.Cause) {
 
 func (n *notifier) refused(f Fence, current driver.Owner) {
 	n.post(func() {
-		n.tell(Event{Kind: WriteRefused, Fence: f, Err: &FencedError{Fence: f, Current: current}})
+		if n.h.OnRefused != nil {
+			n.h.OnRefused(&FencedError{Fence: f, Current: current})
+		}
 		kind := lineKind{level: slog.LevelWarn, one: "tenure: write refused by its fence", many: "tenure: writes refused by their fences"}
 		if newer(current, f) {
 			kind.one, kind.many = "tenure: write of a former lease refused: this process has a newer one", ""
@@ -210,7 +219,9 @@ func (n *notifier) refused(f Fence, current driver.Owner) {
 
 func (n *notifier) storeLost(e *LostError) {
 	n.post(func() {
-		n.tell(Event{Kind: SessionStoreLost, Session: e.Fence.Session, Err: e})
+		if n.h.OnSession != nil {
+			n.h.OnSession(SessionEvent{Kind: SessionStoreLost, Session: e.Fence.Session, Err: e})
+		}
 		n.line(lineKind{level: slog.LevelWarn, one: "tenure: store lost writes"}, e.Fence,
 			slog.Any("error", e))
 	})

@@ -66,16 +66,15 @@ func logged(l *lined) func(*Options) {
 	return func(o *Options) { o.Hooks, o.Logger = Hooks{}, slog.New(l) }
 }
 
-// An event of 10,000 leases at the same time writes a few lines, and one line at Debug for each
-// lease.
+// An event of 10,000 leases at once is a few lines, and each lease is a line at Debug.
 func TestLinesOfManyLeases(t *testing.T) {
 	const many = 10_000
 	bubble(t, func(w *world) {
 		var log lined
 		granted, ended := 0, 0
 		m := w.member("a", logged(&log), func(o *Options) {
-			onEvent(o, func(Event) { granted++ }, LeaseGranted)
-			onEvent(o, func(Event) { ended++ }, LeaseEnded)
+			o.Hooks.OnGrant = func(LeaseEvent) { granted++ }
+			o.Hooks.OnRevoke = func(*RevokedError) { ended++ }
 		})
 		names := make([]string, many)
 		for i := range names {
@@ -159,7 +158,7 @@ func TestLinesOfARollingRestart(t *testing.T) {
 	})
 }
 
-// When a lock is taken and given back, each event writes one line at Debug and none at Info.
+// A lock that is taken and given back writes a line each at Debug, and none at Info.
 func TestLinesOfALock(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -178,7 +177,7 @@ func TestLinesOfALock(t *testing.T) {
 	})
 }
 
-// One lease immediately writes one line at Info, and none at Debug.
+// One lease writes one line at Info, at once, and none at Debug.
 func TestLinesOfOneLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -204,8 +203,8 @@ func TestLinesOfOneLease(t *testing.T) {
 	})
 }
 
-// Each unrequested loss writes one line, up to a limit, and so does each handler's error. A lease's
-// grant is never logged after its loss.
+// Unrequested losses write a line each, up to a limit, and so do handlers' errors. A lease's
+// grant is never logged after them.
 func TestLinesOfLosses(t *testing.T) {
 	const many = 300
 	bubble(t, func(w *world) {
@@ -243,8 +242,8 @@ func TestLinesOfLosses(t *testing.T) {
 	})
 }
 
-// The line about a grant comes before the first line of its handler, even if one lease immediately
-// follows another.
+// The line about a grant comes before the first line of its handler, even if a lease follows
+// another at once.
 func TestGrantIsLoggedBeforeTheHandler(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { grantBeforeHandler(t, uint64(i)) })
@@ -255,7 +254,7 @@ func grantBeforeHandler(t *testing.T, seed uint64) {
 	bubble(t, func(w *world) {
 		var log lined
 		l := slog.New(&log)
-		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnEvent = func(Event) {} })
+		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnGrant = func(LeaseEvent) {} })
 		handler := func(ctx context.Context, x *Lease) error {
 			l.Info("handler", slog.String("shard", x.Shard()))
 			<-ctx.Done()

@@ -66,7 +66,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostWhileReading: if the end of the lease's context ended a read, the error shows this.
+// TestLostWhileReading: if the end of the lease's context ended a read, the error says so.
 func TestLostWhileReading(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		read := make(chan error)
@@ -81,7 +81,7 @@ func TestLostWhileReading(t *testing.T) {
 	})
 }
 
-// TestLostSentinels: the errors that mean a lost lease match ErrLost, and all other errors do not.
+// TestLostSentinels: the errors that mean a lost lease match ErrLost, and the others do not.
 func TestLostSentinels(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
-// maxEvents is the largest number of events that wait for slow hooks.
+// maxEvents limits the events that wait for slow hooks.
 const maxEvents = 1 << 16
 
 // notifier calls hooks and the logger one event at a time, in order, from its own goroutine. It
@@ -76,8 +76,7 @@ func (n *notifier) close() {
 	poke(n.wake)
 }
 
-// step marks the beginning or the end of one step. The lines about a step's leases are written when
-// the step ends.
+// step begins or ends one step. The lines about a step's leases are written when the step ends.
 func (n *notifier) step(begins bool) {
 	n.mu.Lock()
 	n.stepping = begins
@@ -101,7 +100,7 @@ func (n *notifier) serve() {
 	}
 }
 
-// run handles posted events until the notifier is closed and no event is left.
+// run handles posted events until the notifier is closed and nothing is left.
 func (n *notifier) run() error {
 	var spare []notice
 	again := time.NewTimer(0)
@@ -125,7 +124,9 @@ func (n *notifier) run() error {
 		n.mu.Unlock()
 		spare = nil
 		if dropped > 0 {
-			n.tell(Event{Kind: EventsDropped, Dropped: dropped})
+			if n.h.OnDropped != nil {
+				n.h.OnDropped(Dropped{Events: dropped})
+			}
 			n.warn("tenure: hooks are too slow: events dropped", slog.Int("events", dropped))
 		}
 		if len(n.batch) > 0 {
@@ -157,17 +158,9 @@ func (n *notifier) write(level slog.Level, msg string, attrs []slog.Attr) {
 	n.emit(level, msg, attrs)
 }
 
-// tell calls OnEvent. It runs in the notifier's goroutine.
-func (n *notifier) tell(ev Event) {
-	if n.h.OnEvent != nil {
-		n.h.OnEvent(ev)
-	}
-}
-
-// event reports an event that has no log line.
-func (n *notifier) event(ev Event) {
-	if n.h.OnEvent != nil {
-		n.post(func() { n.tell(ev) })
+func (n *notifier) settled(s Settled) {
+	if h := n.h.OnSettled; h != nil {
+		n.post(func() { h(s) })
 	}
 }
 
@@ -178,18 +171,26 @@ func (n *notifier) handlerStart(f Fence) <-chan struct{} {
 	n.post(func() {
 		defer close(written)
 		n.writeGathered(false)
-		n.tell(Event{Kind: HandlerStarted, Fence: f})
+		if h := n.h.OnHandlerStart; h != nil {
+			h(LeaseEvent{Fence: f})
+		}
 	})
 	return written
 }
 
-// explainTimeout is how long hooks and the log wait at most to learn how a session ended.
+func (n *notifier) stop(f Fence, cause error) {
+	if h := n.h.OnStop; h != nil {
+		n.post(func() { h(LeaseEvent{Fence: f, Err: cause}) })
+	}
+}
+
+// explainTimeout limits how long hooks and the log wait to learn how a session ended.
 const explainTimeout = time.Second
 
 // session reports an event of this process's session. lost is the session that was lost, or nil.
-// The method asks lost how it ended. Only hooks and the log wait for the answer; the call that
-// found the session lost does not wait.
-func (n *notifier) session(ev Event, lost driver.Session) {
+// The method asks it how it ended, so that only hooks and the log wait for the answer, not the call
+// that found it lost.
+func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 	n.post(func() {
 		if x, ok := lost.(driver.Explainer); ok {
 			ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
@@ -198,7 +199,9 @@ func (n *notifier) session(ev Event, lost driver.Session) {
 			}
 			cancel()
 		}
-		n.tell(ev)
+		if n.h.OnSession != nil {
+			n.h.OnSession(ev)
+		}
 		attrs := []slog.Attr{slog.String("session", string(ev.Session))}
 		if ev.Err != nil {
 			attrs = append(attrs, slog.Any("error", ev.Err))
@@ -221,13 +224,13 @@ func (n *notifier) session(ev Event, lost driver.Session) {
 			n.warn("tenure: "+ev.Kind.message(), attrs...)
 		case SessionEligible:
 			n.info("tenure: "+ev.Kind.message(), attrs...)
-		default: // other kinds repeat during an outage; only OnEvent gets them
+		default: // other kinds repeat during an outage; only OnSession gets them
 		}
 	})
 }
 
-// message returns the text of the log line about a session's event.
-func (k EventKind) message() string {
+// message returns the text of the event's log line.
+func (k SessionEventKind) message() string {
 	switch k {
 	case SessionLost:
 		return string(k) // already names the session
@@ -238,15 +241,18 @@ func (k EventKind) message() string {
 	}
 }
 
-func (n *notifier) peer(ev Event) {
-	if ev.Kind != PeerEvicted {
-		n.event(ev)
+func (n *notifier) peer(ev PeerEvent) {
+	if n.h.OnPeer == nil && ev.Kind != PeerEvicted {
 		return
 	}
 	n.post(func() {
-		n.tell(ev)
-		n.info("tenure: member evicted", slog.String("peer_session", string(ev.Peer.Session)),
-			slog.String("peer_node", ev.Peer.Node))
+		if n.h.OnPeer != nil {
+			n.h.OnPeer(ev)
+		}
+		if ev.Kind == PeerEvicted {
+			n.info("tenure: member evicted", slog.String("peer_session", string(ev.Peer.Session)),
+				slog.String("peer_node", ev.Peer.Node))
+		}
 	})
 }
 

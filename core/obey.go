@@ -14,19 +14,18 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// rulebook contains the operators' rules that this member knows. The member reads the rules when a
-// view shows that the record of their shard has changed. While a namespace has no rules, or the
-// rules do not change, they therefore cost no call. Elector.mu guards it.
+// rulebook contains the operators' rules that this member knows. The member reads them when a view
+// shows that their shard's record changed. A namespace with no rules or unchanged rules therefore
+// costs no call. Elector.mu guards it.
 type rulebook struct {
-	rules []control.Rule // nil until the member knows whether there are rules
+	rules []control.Rule // nil until it is known whether there are any
 	seen  driver.Owner   // record of the rules' shard in the newest view
 	read  driver.Owner   // the record when the rules were read
-	again bool           // the rules must be read again even if seen equals read
+	again bool           // read them again, even if seen equals read
 	wake  chan struct{}
-	// gave contains the shards that this member gave up because of a drain. The value for each
-	// shard identifies the members that could have taken it at that time (see successors). If a
-	// shard comes back, the member keeps it until other members can take it, so that the shard does
-	// not circulate.
+	// gave contains the shards given up because of a drain, each with the sum of the members that
+	// could have taken it at the time. If a shard comes back, the member keeps it until another
+	// member can take it, so that it does not circulate.
 	gave map[ShardID]uint64
 }
 
@@ -80,9 +79,9 @@ func (e *Elector) obeyRules(ctx context.Context) {
 	}
 }
 
-// readRules reads the rules if they may have changed, and reports whether it succeeded. If it did
-// not succeed, the rules that it read earlier still apply. A rhythm limits the log lines, because
-// any writer to the store can cause such lines.
+// readRules reads the rules if they may have changed, and reports whether it succeeded. If not, the
+// rules that it read earlier still apply. A rhythm limits the log lines, because any writer to the
+// store can cause them.
 func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
 	b := e.rules
@@ -174,11 +173,10 @@ func (e *Elector) yielding(s ShardID) *run {
 	return r
 }
 
-// yield asks a run's handler to stop, so that another member gets the shard. The successor is
-// session to or, if to is empty, the first other member that claims the shard. Once the lease is
-// settled, the yielding member contends for the shard again. If other members may claim the shard,
-// the yielding member first waits half a TTL, so that a successor on a busy machine is not too
-// late.
+// yield asks a run's handler to stop, so that another member gets the shard. This member is session
+// to or, if to is empty, the first other member that claims the shard. Once the lease is settled,
+// this member contends for the shard again. If others may claim the shard, this member waits half a
+// TTL first, so that a successor on a busy machine is not too late.
 func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	r.again = true
 	if to == "" && e.successors(time.Now()) != 0 {

@@ -31,9 +31,9 @@ func (w *world) writeRules(ops ...Op) {
 	cancel()
 	_ = tool.Update(asked, func(st *MemberState) { st.Draining = true })
 	ctx, done := context.WithCancel(context.Background())
-	// done is not called when the handler returns, because that could hand the lease over to the
-	// only other member, which is a further change. Writer of internal/operator does the same.
-	onEvent(&tool.o, func(Event) { done() }, leaseOutcomes[:]...)
+	// Not when the handler returns, which could hand the lease over to the only other member, one
+	// change more. Writer of internal/operator does the same.
+	tool.o.Hooks.OnSettled = func(Settled) { done() }
 	tool.note.h = tool.o.Hooks
 	w.must(tool.Contend(func(ctx context.Context, l *Lease) error {
 		_, err := l.Commit(ctx, ops...)
@@ -91,7 +91,7 @@ func (c *cluster) isWith(shard, node string) {
 	c.w.eventually(shard+" with "+node, func() bool { n, _ := c.owner(shard); return n == node })
 }
 
-// unmoved checks that no lease is granted while rules are written, and for some time afterwards.
+// unmoved checks that no lease is granted while rules are written, and for a time after.
 func (c *cluster) unmoved(rules ...control.Rule) {
 	c.w.Helper()
 	count := func() (n int) {
@@ -111,8 +111,8 @@ func (c *cluster) unmoved(rules ...control.Rule) {
 	}
 }
 
-// TestMoveAndResign: an Elector without an assigner gives up the lease that the rule names, to the
-// named node or to another node. It does not give up a later lease.
+// TestMoveAndResign: an Elector without an assigner gives up the lease that the rule names, to
+// the named node or to another, and no later lease.
 func TestMoveAndResign(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster([]string{"s", "t"}, "a", "b", "c")
@@ -159,7 +159,7 @@ func TestSlowSuccessor(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := w.cluster([]string{"s"}, "a", "b")
-				w.member("c") // contends for no shard
+				w.member("c") // contends for nothing
 				c.isWith("s", "a")
 				_, l := c.owner("s")
 				r := control.Rule{Kind: kind, Shards: "s", Token: l.Token()}
@@ -191,8 +191,8 @@ func TestMoveWaits(t *testing.T) {
 	})
 }
 
-// TestDrainedElector: a drained node gives up all its shards, but keeps the shards that no other
-// member takes. As the last member, it serves the shards that it gets again.
+// TestDrainedElector: a drained node gives up all its shards, keeps the shards that no other
+// member takes, and serves again the shards that it gets as the last member.
 func TestDrainedElector(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster(shardNames(10), "a", "b")
@@ -302,8 +302,8 @@ func TestRulesCostNothing(t *testing.T) {
 	})
 }
 
-// TestRulesOfADeadTool: if a tool died before it gave its lease back, its rule is obeyed as soon as
-// its session has ended, and every View contains the rule.
+// TestRulesOfADeadTool: if a tool died before it gave its lease back, its rule is obeyed as soon
+// as its session has ended, and every View has it.
 func TestRulesOfADeadTool(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -340,7 +340,7 @@ func TestRulesOfADeadTool(t *testing.T) {
 }
 
 // TestJunkAmongRules: junk among the rules is logged at a limited rate, in a short line, and the
-// other rules are obeyed.
+// rules beside it are obeyed.
 func TestJunkAmongRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

@@ -24,8 +24,8 @@ const (
 	maxFailure = 1024 // bytes of a reason
 )
 
-// PermanentError is the error that a job of [RunOnce] returns if every further attempt would fail
-// in the same way. No caller runs the job again.
+// PermanentError is the error that a job of [RunOnce] returns if it would fail in the same way at
+// every attempt. No caller runs the job again.
 type PermanentError struct {
 	Err error
 }
@@ -34,32 +34,32 @@ func (e *PermanentError) Error() string { return fmt.Sprint(e.Err) }
 
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// RunOnce does a job once for the whole namespace and returns its result to every caller. The
-// callers may be in the process that ran job, in processes that wait for the result, or in later
-// processes. Once the job is done, a call costs one read and requests no lease.
+// RunOnce does a job once for the whole namespace and returns its result to every caller. Callers
+// may be in the process that ran job, in processes that wait for it, or in later processes. Once
+// the job is done, a call costs one read and requests no lease.
 //
 // The result is recorded under the lease that job was given. A name has one result, which no later
 // call replaces. The job itself runs at least once. If its process dies or loses the lease before
 // the result is recorded, another caller runs job again from its beginning. Therefore, job must be
-// safe to repeat, or must commit under its lease, so that the store refuses the commits of an
-// earlier run. For work that must not be repeated, such as a payment, use package effect.
+// repeatable, or commit under its lease, so that the store refuses commits of an earlier run. For
+// work that must not be repeated, such as a payment, use package effect.
 //
-// If job returns an error, the job is not done. Another waiting caller runs its job immediately,
-// and this caller runs job again after a back-off, as in RunSingleton. Like a [Handler], job gets a
-// ctx that ends when job should stop. If the error matches *PermanentError, the job has failed
+// A job that returns an error is not done. Another waiting caller runs it immediately. This caller
+// runs it again after a back-off, as in RunSingleton. Job gets the same contexts as a [Handler]:
+// ctx ends when job should stop. If the error matches *PermanentError, the job has failed
 // permanently: every caller, now or later, gets a *PermanentError. RunOnce records the first KiB of
 // the error's text for them, so the text must not contain credentials. A waiting caller is a member
 // of the namespace, and reads once per heartbeat.
 //
-// If ctx ends first, RunOnce returns the same error as RunSingleton. If the result exceeds
-// Limits.WriteBytes, nothing is recorded, this call does not run job again, and the error matches
-// ErrTooLarge. If an argument is invalid, the error matches ErrInvalid. If the job is done and
-// something could not be given back, RunOnce returns the result and an error.
+// If ctx ends first, the error is that of RunSingleton. If the result exceeds Limits.WriteBytes,
+// nothing is recorded, this call does not run job again, and the error matches ErrTooLarge. If an
+// argument is invalid, the error matches ErrInvalid. If the job is done and something could not
+// be given back, RunOnce returns the result and an error.
 //
-// The name has up to 122 bytes and must satisfy CheckShard. The job's shard is named "_once."
-// followed by the name. The shard stays in the store and takes up about a hundred bytes in addition
-// to the result. RunOnce is therefore meant for few jobs, such as one for each version of a schema.
-// To do the job again, use a new name. Options.Supersede and LameDuck are ignored.
+// Name has up to 122 bytes in the grammar of CheckShard. The name of its shard is "_once." followed
+// by the name. The shard stays in the store, with about a hundred bytes and the result. RunOnce is
+// therefore meant for few jobs, such as one for each version of a schema. To do the job again, use
+// a new name. Options.Supersede and LameDuck are ignored.
 func RunOnce(
 	ctx context.Context, b Backend, name string, job func(ctx context.Context, lease *Lease) ([]byte, error), o *Options,
 ) ([]byte, error) {
@@ -168,8 +168,8 @@ func (x *once) finish(result []byte, err error) {
 	x.stop()
 }
 
-// wait reads until it finds the result or ctx ends. Therefore, a caller that is never granted the
-// lease, for example because it is not eligible, also gets the result.
+// wait reads until it finds the result or ctx ends. A caller that is not granted the lease, for
+// example because it is not eligible, thus also gets the result.
 func (x *once) wait(ctx context.Context) {
 	tick := time.NewTicker(x.e.o.Heartbeat)
 	defer tick.Stop()

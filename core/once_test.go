@@ -122,8 +122,8 @@ func TestRunOnceConcurrently(t *testing.T) {
 	})
 }
 
-// A process that is cut off during its job is replaced. Its late result is not recorded, and it
-// gets the result of the other process.
+// A process that is cut off during its job is replaced. Its later result is not recorded, and it
+// gets the other's result.
 func TestRunOnceTakeover(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.onceCaller("a"), w.onceCaller("b")
@@ -164,8 +164,7 @@ func TestRunOnceWithoutLease(t *testing.T) {
 	})
 }
 
-// If the store refuses a result, RunOnce immediately returns an error, and the job does not run
-// again.
+// If the store refuses a result, that is an error at once, and the job does not run again.
 func TestRunOnceTooLarge(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.onceCaller("a")
@@ -230,7 +229,7 @@ func TestRunOnceFailsForAll(t *testing.T) {
 	})
 }
 
-// The recorded text is limited, and a record that is not a result is not returned as a result.
+// The recorded text is limited, and a record that is no result is not returned as one.
 func TestRunOnceRecords(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.onceCaller("a")

@@ -32,29 +32,28 @@ type Options struct {
 	// 1.
 	Weight int32
 	// Meta is a small set of values that other members see, such as an address. It has at most 16
-	// entries and 2048 bytes, and its keys follow the grammar of names. Keys that begin with "_"
-	// are reserved, so the Elector refuses them.
+	// entries and 2048 bytes, with keys in the grammar of names. Keys that begin with "_" are
+	// reserved, so the Elector refuses them.
 	Meta map[string]string
-	// Supersede makes this process, when it joins, end the session that joined last under the same
-	// node label. A process that is restarted after a crash then gets its shards back immediately.
-	// Supersede requires Node and a platform that keeps the label unique, because two live
-	// processes with one label evict each other.
+	// Supersede makes a join end the session that joined last under the same node label. A process
+	// that is restarted after a crash then gets its shards back immediately. Supersede needs Node
+	// and a platform that keeps the label unique, because two live processes with one label evict
+	// each other.
 	Supersede bool
 	// LockDir is the directory of the host lock. The lock tells a process restarted on the same
 	// host, under the same Node, that the former process has ended. The new process then gets its
 	// shards back immediately (C14). The directory must be on a file system of this host. Default
-	// os.TempDir(); "none" disables the lock. If the lock cannot be taken, the member runs without
-	// it.
+	// os.TempDir(); "none" for no lock. If the lock cannot be taken, the member runs without it.
 	LockDir string
 
-	// Eligible, if set, returns nil if this member should own shards. Otherwise, it returns the
-	// reason, such as a failing dependency, an old version, or a follower that is behind. A member
-	// that is not eligible claims nothing. Its shards go to an eligible member, and their handlers'
-	// contexts end with ErrIneligible. While no other member is eligible, the holder keeps them. If
-	// no eligible member takes a shard that the holder offers, the holder claims the shard again
-	// after half a TTL. The holder offers the shard again after BackoffMax, and doubles this wait
-	// each time no member takes the shard. Withdraw and HandOver give the shard up even if no other
-	// member is eligible. Package sharding moves the shards that it assigns.
+	// Eligible, if set, returns nil if this member should own shards, or otherwise the reason.
+	// Possible reasons are a failing dependency, an old version, or a follower that is behind. A
+	// member that is not eligible claims nothing. Its shards go to an eligible member, and their
+	// handlers' contexts end with ErrIneligible. While no other member is eligible, the holder
+	// keeps them. If no eligible member takes the shard, its holder claims it again after half a
+	// TTL. It offers the shard again after BackoffMax, and doubles this wait each time that no
+	// member takes it. Withdraw and HandOver give the shard up even if no other member is eligible.
+	// Package sharding moves the shards that it assigns.
 	//
 	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before the
 	// first answer, and while an answer is late, the member is not eligible. A call that does not
@@ -63,10 +62,10 @@ type Options struct {
 	// credentials.
 	Eligible func(ctx context.Context) error
 	// Failback is how long a member with a higher priority must have been eligible before it gets
-	// the shards that this member holds. This member measures the time. The contexts of these
-	// shards' handlers end with ErrFailback. Each shard moves for this reason at most once per
-	// BackoffMax. Default 0: the holder keeps its shards. Failback does not move shards that
-	// package sharding assigns.
+	// the shards held here. This member measures the time. The contexts of these shards' handlers
+	// end with ErrFailback. Each shard moves for this reason at most once per BackoffMax. Default
+	// 0: never; the holder keeps its shards. Failback does not move shards that package sharding
+	// assigns.
 	Failback time.Duration
 
 	// TTL is how long a member may be silent before the other members take over. Default 10 s, at
@@ -80,45 +79,43 @@ type Options struct {
 	Jitter float64
 	// Margin is subtracted from the TTL to give the time for which a lease is trusted. It covers
 	// the difference between the rates of two clocks over a TTL, and the time that the process
-	// needs to notice that a lease has ended. Default TTL/10, but at least 50 ms or TTL/5,
-	// whichever is less. It must be at least TTL/500 and below TTL/3.
+	// needs to notice the end. Default TTL/10, but at least 50 ms or TTL/5, whichever is less. It
+	// must be at least TTL/500 and below TTL/3.
 	Margin time.Duration
 	// DrainBudget is how long a handler may take to return after its context has ended. After that,
 	// the Elector revokes its lease. Default 10 s.
 	DrainBudget time.Duration
 	// LameDuck is how long a planned stop waits before it asks handlers to stop. View.Leaving is
-	// set immediately. Load balancers that check /readyz therefore send new requests elsewhere
-	// while this process still serves. Default 0: no wait. See Elector.Leave.
+	// set immediately, so load balancers that ask /readyz send new requests elsewhere while this
+	// process still serves. Default 0: no wait. See Elector.Leave.
 	LameDuck time.Duration
 	// AbandonAfter is the time after which a revoked lease is released although its handler still
-	// runs. Default 0: never. With AbandonAfter, the work of two owners may overlap, and only
-	// fenced writes are protected.
+	// runs. Default 0: never. With AbandonAfter, the work of two owners may overlap; only fenced
+	// writes are protected.
 	AbandonAfter time.Duration
 	// ReturnHalted makes Run return once the member is halted, so that a supervisor restarts the
 	// process. See Run. Default false: Run continues without leases until its context ends, and
-	// /healthz of package tenurehttp answers 503. A restart skips the operator's decision: the new
-	// process trusts the store in its current state, unless the process's backend detects the
-	// change (I2).
+	// /healthz of package tenurehttp answers 503. Restarting skips the operator's decision: the new
+	// process trusts the store as it finds it, unless its backend detects the change (I2).
 	ReturnHalted bool
 	// Watchdog, if positive, is the longest time allowed between a handler's calls to
 	// Lease.Progress, even while it drains. If the handler exceeds this time, its lease is revoked
 	// as if its drain budget were spent. The watchdog does not watch locks of package lock.
 	Watchdog time.Duration
 
-	// BackoffMin and BackoffMax limit two waits: the wait after a failed join, and the wait before
-	// a new claim of a shard whose handler returned early. Each wait doubles. BackoffMin is 100 ms
-	// or TTL/20 by default, whichever is more. BackoffMax is 30 s or BackoffMin by default,
-	// whichever is more.
+	// BackoffMin and BackoffMax limit two waits. One follows a failed join. The other precedes a
+	// new claim of a shard whose handler returned early. Each wait doubles. Defaults: 100 ms, or
+	// TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
 	BackoffMin, BackoffMax time.Duration
 	// Resync is the time between two full reads of the namespace, which find changes that a watch
-	// missed. Default 10 times the TTL, at least 30 s.
+	// missed. Default 10 TTL, at least 30 s.
 	Resync time.Duration
 	// CallTimeout limits every call except heartbeats. Default: the TTL, at least 5 s. Calls begin
 	// with a shorter limit: a third to half of the TTL, and more for a large batch. After each call
 	// without an answer, the limit doubles.
 	CallTimeout time.Duration
-	// RankDelay is how much longer each candidate for a shard waits than the preceding candidate.
-	// Default: 1.5 times the poll period, at least 10 ms.
+	// RankDelay is how long each candidate for a shard waits for the preceding candidate. Default:
+	// 1.5 times the poll period, at least 10 ms.
 	RankDelay time.Duration
 
 	// Hooks are called when something happens.
@@ -139,7 +136,7 @@ type Options struct {
 	Logger *slog.Logger
 	// TraceDir is an existing directory for trace files, which "tenure check" reads. The member
 	// writes the inputs and effects of its state machine there. The files contain shard names, node
-	// labels, Meta, session ids and tokens. The files contain the numbers of commits, but not their
+	// labels, Meta, session ids and tokens. They contain the numbers of commits, not their
 	// contents. The member does not wait for the disk. If the disk is full or too slow, the member
 	// drops records and logs a warning. Default: no trace.
 	TraceDir string
@@ -163,8 +160,8 @@ const (
 const maxDuration = 365 * 24 * time.Hour
 
 // Validate checks the options, with their defaults filled in, against each other and against a
-// backend's limits. The error matches ErrInvalid, names the field and its value, and says what to
-// change. If the options are nil, Validate checks the defaults.
+// backend's limits. The error matches ErrInvalid. The error names the field and its value, and says
+// what to change. Nil options are valid if the defaults are.
 func (o *Options) Validate(l Limits) error {
 	_, err := o.resolve(l)
 	return err
@@ -291,8 +288,8 @@ func optErr(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w options: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// sessionsOf returns a function that makes the session ids of a process. All ids have the same
-// beginning as the first, so that other members recognize the process when it joins again.
+// sessionsOf returns a function that makes the session ids of a process. All begin like the first,
+// so that others recognize the process when it joins again.
 func sessionsOf(first SessionID) func() SessionID {
 	return func() SessionID { return mark.Process(first) + newSessionID()[mark.ProcessLen:] }
 }

@@ -14,14 +14,14 @@ import (
 
 // outbox sends the writes of all leases of a process. The ready writes go into one Session.Commit,
 // up to the store's limits, with at most one write of each lease. At most driver.Limits.CommitCalls
-// calls are in progress. While that many calls are in progress, ready writes are gathered for the
-// next call. There is no timer: if another call is allowed, a ready write is sent immediately.
+// calls are in progress. While this many are, the next call forms. There is no timer: if another
+// call is allowed, a ready write is sent immediately.
 //
 // A call carries only a write's first attempt. If the write is not applied, it is settled
-// separately, so that it does not delay other writes (A4). If a call is refused because of all its
-// commits together, the commits wait for another turn, and the next calls contain at most half as
-// many. If the server lowers a limit, this therefore costs only a few more calls. A commit that is
-// refused alone does not affect other commits.
+// separately, so that it delays no other (A4). If a call is refused because of all its commits
+// together, they wait for another turn, with at most half of them in one call. A limit that the
+// server has lowered therefore costs only a few more calls. A commit that is refused alone affects
+// no other.
 type outbox struct {
 	e *Elector
 
@@ -29,7 +29,7 @@ type outbox struct {
 	waiting []turn // in the order in which the leases' writes became ready
 	calls   int    // number of senders
 	usual   time.Duration
-	longest time.Duration // the longest time that a recent call took
+	longest time.Duration // recent longest time of a call
 }
 
 // A turn is a lease whose next write waits. Each lease has at most one turn.
@@ -38,8 +38,8 @@ type turn struct {
 	most  int // see pending
 }
 
-// If a call takes overdueAfter times as long as usual, the next call no longer waits for it. A
-// shard's row may be locked, or a server may be silent.
+// overdueAfter is the multiple of the usual time after which the next call no longer waits for this
+// one. A shard's row may be locked, or a server may be silent.
 const overdueAfter = 4
 
 // ready queues a lease that has commits to send. p is the first of them.
@@ -61,7 +61,7 @@ func (o *outbox) start() {
 // send makes calls until nothing is waiting.
 func (o *outbox) send() {
 	for {
-		runtime.Gosched() // lets the callers that were just served queue their next commits
+		runtime.Gosched() // lets the callers just served queue their next
 		batch, commits := o.next()
 		if batch == nil || !o.call(batch, commits) {
 			return
@@ -95,9 +95,9 @@ func (o *outbox) next() (batch []*delivery, commits int) {
 	return batch, commits
 }
 
-// take removes and returns the first waiting turn of session s whose commits may be sent in one
-// call with the given number of others. If s is nil, the turn may belong to any session. If no turn
-// waits and s is nil, it ends the sender.
+// take removes and returns the first waiting turn of session s whose commits may be sent with
+// others more. If s is nil, the turn may be of any session. If no turn waits and s is nil, it ends
+// the sender.
 func (o *outbox) take(s driver.Session, others int) turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,11 +231,11 @@ func (o *outbox) learn(took time.Duration) {
 	o.longest = max(took, o.longest-o.longest/16)
 }
 
-// patience returns how long a call may go unanswered before its writes are sent again. The time is
-// half a second or eight times the longest recent time, up to the larger of half the TTL and a
-// second. The time can be short because a repeated commit is harmless. A write that was lost with a
-// server therefore does not delay the shard for long. The time doubles every four attempts, for
-// writes that take longer than any earlier write.
+// patience returns how long a call may go unanswered before its writes are sent again. It is half a
+// second, or eight times the longest recent time, up to the larger of half the TTL and a second.
+// Because a repeated commit is harmless, the time can be short. A write lost with a server then
+// does not delay the shard. The time doubles every four attempts, for writes that take longer than
+// any earlier one.
 func (o *outbox) patience(ttl time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

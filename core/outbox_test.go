@@ -61,8 +61,8 @@ func each(w *world, ls []*Lease, n int) {
 	all.Wait()
 }
 
-// The writes of all leases are sent together, in as many concurrent calls as speed up the store,
-// and the writes of each shard stay in order.
+// The writes of all leases are sent together, in as many concurrent calls as the store gains
+// from, and each shard's stay in order.
 func TestWritesOfLeasesTravelTogether(t *testing.T) {
 	onLeases(t, 64, 2, func(w *world, m *member, ls []*Lease) {
 		calls := callsOf(m)
@@ -112,8 +112,8 @@ func TestCallsAreWithinTheLimits(t *testing.T) {
 	}
 }
 
-// together makes three leases append at the same time, in one call with the given answer, and
-// returns the errors.
+// together makes three leases append at once, in one call with the given answer, and returns the
+// errors.
 func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
 	gate := make(chan struct{})
 	m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
@@ -186,7 +186,7 @@ func TestUnknownCallIsSettledPerWrite(t *testing.T) {
 				for i, err := range errs {
 					want := 1
 					if i == 0 {
-						want = 2 // with the preceding append
+						want = 2 // with the one before
 					}
 					if n := len(m.entries(ls[i].Shard())); err != nil || n != want {
 						w.Errorf("shard %s: %v, and %d entries, want %d", ls[i].Shard(), err, n, want)
@@ -204,7 +204,7 @@ func TestLockedShardDelaysNoOther(t *testing.T) {
 		const lock = 2 * time.Second
 		free := time.Now().Add(lock)
 		locked := ls[0].Fence().Shard
-		gate := make(chan struct{}) // so that other writes join the locked shard's write
+		gate := make(chan struct{}) // so that the locked shard's write has company
 		m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
 			<-gate
 			var rest []driver.Write
@@ -253,7 +253,7 @@ func TestLockedShardDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A slow call does not delay the next call, whatever CommitCalls is.
+// A slow call does not keep the next one waiting, whatever CommitCalls is.
 func TestSilentCallDelaysNoOther(t *testing.T) {
 	onLeases(t, 2, 1, func(w *world, m *member, ls []*Lease) {
 		gate := make(chan struct{})
@@ -276,14 +276,14 @@ func TestSilentCallDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A4: a call that the server refuses because of all its commits together is divided. The store may
-// refuse the call or each of its writes. The reason may be one commit, or a limit that the server
-// has lowered.
+// A4: a call that the server refuses because of all its commits together is divided. The store
+// may refuse the call or each of its writes, and one commit may be the reason, or a limit that
+// the server has lowered.
 func TestCallRefusedAsOneIsDivided(t *testing.T) {
 	const leases, of, takes, rounds = 16, 2, 3, 4
 	for _, c := range []struct {
 		name    string
-		culprit bool // one commit is too large by itself; otherwise, the server accepts few commits
+		culprit bool // one commit is too large by itself; otherwise the server accepts few
 		perItem bool
 	}{{name: "few"}, {name: "few, each told", perItem: true}, {"culprit", true, false}, {"culprit, each told", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -359,8 +359,8 @@ func TestCallRefusedAsOneIsDivided(t *testing.T) {
 	}
 }
 
-// An overdue call permanently gives up its place. Apart from overdue calls, there are never more
-// concurrent calls than Limits.CommitCalls allows.
+// An overdue call permanently gives up its place. Beside overdue calls there are never more calls
+// at once than the store gains from.
 func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 	onLeases(t, 8, 2, func(w *world, m *member, ls []*Lease) {
 		m.info.Limits.BatchItems = 1 // so that there is always a lease that waits for a call
@@ -412,8 +412,8 @@ func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 	})
 }
 
-// A4: claims and releases that the server refuses because of all of them together succeed as well,
-// each after its own back-off.
+// A4: claims and releases that the server refuses because of all of them together succeed as
+// well, each after its own back-off.
 func TestClaimsRefusedAsOne(t *testing.T) {
 	const n, takes = 200, 4
 	for _, perItem := range []bool{false, true} {

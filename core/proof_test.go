@@ -45,7 +45,7 @@ func TestTrustCountsFromSending(t *testing.T) {
 	})
 }
 
-// C8: the computer slept while a heartbeat's reply was in flight. The code that handles the reply
+// C8: the computer slept while a heartbeat's reply was in flight. The code that the reply wakes
 // must first notice that trust has ended.
 func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -351,7 +351,7 @@ func TestHandOverEndsWithRun(t *testing.T) {
 	})
 }
 
-// A hand-over ends with Run even if the shard's last commit has no answer.
+// It does so even if the shard's last commit has no answer.
 func TestHandOverEndsWithACommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -442,7 +442,7 @@ func TestSlowReadsEndALapse(t *testing.T) {
 }
 
 // S13: a full read that takes longer than the time between two resyncs continues to its end, and
-// another follows. A resync ends a call that only waits for changes.
+// another follows. A call that waits for changes is ended.
 func TestResyncLeavesAFullRead(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.tap.onLook(func(q driver.ObserveQuery) error {
@@ -516,7 +516,7 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 			m.tap.onLook(func(driver.ObserveQuery) error { return changed })
 			other := w.member("b")
 			var h leases
-			w.must(other.Contend(h.hold, "other")) // ends the call in progress
+			w.must(other.Contend(h.hold, "other")) // ends the call under way
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -534,8 +534,8 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 	}
 }
 
-// I1, S14: a read of a shard's head finds it as well, before the handler starts and for a commit in
-// doubt.
+// I1, S14: a read of a shard's head finds it as well, before the handler starts and for a commit
+// in doubt.
 func TestStoreChangedIsFoundByHead(t *testing.T) {
 	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
 	halts := func(w *world, m *member) {
@@ -627,9 +627,9 @@ func TestSilentCallDelaysNoTakeover(t *testing.T) {
 	}
 }
 
-// TestSlowConnectionDelaysNoOwnerForEver: a member can join and claim even if a connection to the
-// store takes longer than half a TTL. A backend that gives up while it connects reports that
-// nothing was applied, which does not count as an answer of the store (C4).
+// TestSlowConnectionDelaysNoOwnerForEver: a store is joined and claimed from even if a connection
+// to it takes longer than half a TTL. A backend that gives up while it connects reports that
+// nothing was applied, which is no answer of the store (C4).
 func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
 	t.Parallel()
 	for _, op := range []intercept.Op{intercept.Join, intercept.Acquire} {

@@ -23,7 +23,7 @@ type run struct {
 	stuck  time.Time     // when its state became LeaseStuck
 	asked  fsm.Instant   // when its handler was asked to stop, or 0
 	end    *fsm.Effect   // how it was settled; nil until then
-	again  bool          // contend for the shard again after this run is settled, because an operator's rule ended the lease
+	again  bool          // contend for the shard again once settled, because an operator's rule ended the lease
 	wait   time.Duration // wait before claiming it again, so that another member can claim it
 
 	settled bool   // its handler returned and its commits are settled
@@ -46,7 +46,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.runs[f.Shard] = r
 	former := e.former[f.Shard]
-	e.snap.move(f, LeaseGranted, takenOver(former), former == "")
+	e.snap.move(f, MoveGranted, takenOver(former), former == "")
 	e.note.grant(f, former)
 	if r.h == nil || r.lease.sess == nil {
 		r.state = LeaseReturned
@@ -58,8 +58,8 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	go e.serve(r, eff.HeadKnown)
 }
 
-// slowHooks is how long a handler waits at most until hooks and the log have received the grant of
-// its lease.
+// slowHooks is the longest time that a handler waits for hooks and the log to receive its lease's
+// grant.
 const slowHooks = 10 * time.Millisecond
 
 // takenOver returns an error that names the session from which a shard was taken over, or nil if it
@@ -78,7 +78,7 @@ func (e *Elector) serve(r *run, headKnown bool) {
 	var err error
 	defer func() {
 		if p := recover(); p != nil {
-			panic(p) // gives nothing back; the stack trace still has the handler's frames
+			panic(p) // give nothing back; the stack trace still has the handler's frames
 		}
 		if !began.IsZero() {
 			e.mu.Lock()
@@ -102,10 +102,9 @@ func (e *Elector) serve(r *run, headKnown bool) {
 	}
 }
 
-// readHead reads the shard's head, which an earlier lease can no longer move. If a server is
-// silent, the read takes half a TTL, as a claim does (C4). readHead stops when the run ends. If the
-// head is damaged, nothing can be committed. readHead then returns an error, and the lease is given
-// back (D1).
+// readHead reads the shard's head, which an earlier lease can no longer move. A silent server costs
+// half a TTL, as in a claim (C4). readHead stops with the run. If the head is damaged, nothing can
+// be committed. readHead then returns an error, and the lease is given back (D1).
 func (e *Elector) readHead(r *run) error {
 	limit := min(e.o.TTL/2, e.o.CallTimeout)
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
@@ -154,7 +153,7 @@ func (e *Elector) begin(r *run) bool {
 	return true
 }
 
-// watch ends the lease of a handler that makes no progress.
+// watch ends the lease of a handler without progress.
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,8 +181,8 @@ func (e *Elector) askToStop(r *run, cause error) {
 	}
 	r.asked = e.clk.now()
 	r.cancel(cause)
-	e.snap.move(r.lease.fence, HandlerStopping, cause, true)
-	e.note.event(Event{Kind: HandlerStopping, Fence: r.lease.fence, Err: cause})
+	e.snap.move(r.lease.fence, MoveStopped, cause, true)
+	e.note.stop(r.lease.fence, cause)
 }
 
 // revoke ends the lease of fence f.
@@ -192,9 +191,9 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	err := r.lease.end(cause)
 	r.cancel(err)
 	switch cause {
-	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // shown by HandlerReturned
+	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // shown by MoveBack
 	default:
-		e.snap.move(f, LeaseEnded, err, false)
+		e.snap.move(f, MoveRevoked, err, false)
 	}
 	e.note.revoke(f, cause, e.m.Owner(f.Shard))
 	switch {
@@ -225,7 +224,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 	r.state, r.stuck = LeaseStuck, time.Now()
 	poke(e.trouble.wake)
 	r.over.wake()
-	e.snap.move(r.lease.fence, HandlerStuck, nil, false)
+	e.snap.move(r.lease.fence, MoveStuck, nil, false)
 	e.note.stuck(r.lease.fence, cause)
 	e.changed.wake()
 	e.snap.bump()
@@ -245,7 +244,7 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	if !began.IsZero() {
 		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}
-	e.snap.move(r.lease.fence, HandlerReturned, err, err == nil || asked)
+	e.snap.move(r.lease.fence, MoveBack, err, err == nil || asked)
 	if e.phase == stopped {
 		return
 	}
@@ -272,7 +271,7 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	e.acked.keep(r)
 	end := *eff
 	r.end = &end
-	e.note.event(settledAs(r, eff, e.clk.now()))
+	e.note.settled(settledAs(r, eff, e.clk.now()))
 	r.over.wake()
 	if _, wanted := e.contended[eff.Fence.Shard]; r.again && wanted {
 		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: eff.Fence.Shard, Wait: r.wait})
@@ -312,8 +311,8 @@ func (e *Elector) awaitJoin(r *run) {
 	<-joined
 }
 
-// handedOver returns nil if the run's lease went to session to, and an error with the reason if it
-// did not. It is called after awaitOver.
+// handedOver returns nil if the run's lease went to session to, and otherwise the reason why not.
+// It is called after awaitOver.
 func (r *run) handedOver(to SessionID) error {
 	if r.end == nil { // Run has ended
 		return r.lease.Err()

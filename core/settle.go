@@ -17,14 +17,14 @@ type outcome struct {
 	versions []driver.Version
 	err      error
 	last     bool           // nothing can be sent after it, because it was fenced or the next number is unknown
-	number   driver.WriteNo // number of the last attempt; 0 if the number has not changed
+	number   driver.WriteNo // number of the last attempt; 0 if still that of the first
 }
 
 // settle repeats one write, whose first attempt was answered with res and err, until its outcome is
 // known. From the first attempt with an unknown outcome on, the number and the nonce stay the same.
-// The write is therefore applied at most once (F1), and can be found again (S15). The attempts end
-// at most two call time-outs after the lease has ended: one for the attempt in progress, and one to
-// find the outcome.
+// The write is thus applied at most once (F1), and can be found again (S15). The attempts end at
+// most two call time-outs after the lease. One is for the attempt in progress, the other for
+// finding the outcome.
 func (l *Lease) settle(
 	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
 ) (out outcome) {
@@ -56,7 +56,7 @@ func (l *Lease) settle(
 			case unknown:
 				return outcome{err: l.unknown(err), last: true}
 			}
-			base = h // certainly not applied, because another writer used this fence
+			base = h // certainly not applied; another writer used this fence
 			w.Number, w.Nonce = h.Number+1, newNonce()
 		case errors.Is(err, driver.ErrDamaged) && unknown: // unknown until it is repaired
 			return outcome{err: l.unknown(err), last: true}
@@ -104,8 +104,8 @@ func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced
 	return out
 }
 
-// lookUp uses the log and head to decide whether the write was applied. head is at or past the
-// write. If the write has no entry and other writes followed it, lookUp cannot find it.
+// lookUp uses the log and head, which is at or past the write, to decide whether the write was
+// applied. If a write has no entry and others followed it, lookUp cannot find it.
 func (l *Lease) lookUp(r *retrier, w driver.Write, base, head driver.Head, refusal error) outcome {
 	if isMine(head, w) {
 		return outcome{head: head}
@@ -155,7 +155,7 @@ type retrier struct {
 	l     *Lease
 	from  []context.Context // contexts of the commits in the write, for hooks
 	n     int
-	endBy fsm.Instant // one call time-out after the end of the lease was first noticed, or 0
+	endBy fsm.Instant // a call time-out after the lease was first seen to have ended, or 0
 }
 
 // commit makes one attempt, in a separate call.
@@ -168,8 +168,8 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	return results[0], results[0].Err
 }
 
-// limit returns the time-out of the next call: the call's patience, but at most one call time-out,
-// and not beyond endBy.
+// limit returns the time-out of the next call: its patience, but at most a call time-out, and not
+// past endBy.
 func (r *retrier) limit() time.Duration {
 	e := r.l.e
 	d := min(e.o.CallTimeout, e.commits.patience(e.o.TTL)<<min(r.n/4, 10))
@@ -195,8 +195,8 @@ func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 }
 
 // wait backs off before the next attempt, and reports whether there may be one. While the lease is
-// valid, further attempts are always allowed. After that, attempts continue for one more call
-// time-out, and only to find the outcome of a write that was sent.
+// valid, there always may be one. After that, attempts continue only to find the outcome of a write
+// that was sent, for one more call time-out.
 func (r *retrier) wait(sent bool) bool {
 	e := r.l.e
 	d := min(5*time.Millisecond<<min(r.n, 16), max(e.o.TTL/12, 5*time.Millisecond))

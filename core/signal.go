@@ -9,7 +9,7 @@ func poke(c chan<- struct{}) {
 }
 
 // signal wakes goroutines that wait for a change. It belongs to a mutex, which callers of both
-// methods must hold. A signal without waiters costs nothing.
+// methods must hold, and costs nothing without waiters.
 type signal struct{ ch chan struct{} }
 
 // wait returns a channel that the next call of wake closes.

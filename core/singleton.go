@@ -18,9 +18,9 @@ var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function
 //
 // If ctx ends first, RunSingleton asks h to stop and gives the shard back. It returns ctx's error,
 // joined with the last error of h, if any. If something could not be given back, it also joins
-// Run's error. If b is closed first, the error matches ErrClosed. The caller closes b. The other
-// members continue: each of them runs its own h until that h returns nil. For work that one member
-// does for all members, use [RunOnce].
+// Run's error. If b is closed first, the error matches ErrClosed. The caller closes b. RunSingleton
+// continues in the other members: each member keeps running h until its own call of h returns nil.
+// [RunOnce] is for work that one member does for all.
 //
 // If an argument is invalid, the error matches ErrInvalid and nothing is done.
 func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Options) error {
@@ -35,7 +35,7 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 	defer stop()
 	done := make(chan struct{})
 	var once bool                  // only one handler runs at a time
-	var last atomic.Pointer[error] // a stuck handler may return after Run
+	var last atomic.Pointer[error] // a stuck one may return after Run
 	err = e.Contend(func(ctx context.Context, lease *Lease) error {
 		err := goexit.Call(func() error { return h(ctx, lease) })
 		keepLast(&last, ctx, err)
@@ -61,7 +61,7 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 	return errors.Join(context.Cause(ctx), err)
 }
 
-// isStop reports whether err only shows that ctx, a handler's context, has ended.
+// isStop reports whether err says only that ctx, a handler's context, has ended.
 func isStop(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }

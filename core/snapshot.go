@@ -11,12 +11,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A View shows up to maxMoves requested moves and up to maxMoves other moves. The limits are
-// separate so that a rebalance does not hide a crash.
+// maxMoves is the number of requested moves that a View shows, and the number of other moves.
+// Counting them separately keeps a rebalance from hiding a crash.
 const maxMoves = 64
 
 // snapshots makes Views on demand, so that changes cost nothing if no caller needs a View.
-// Elector.mu guards all fields except last.
+// Elector.mu guards all fields but last.
 type snapshots struct {
 	gen     uint64 // generation of the state
 	changed signal
@@ -40,10 +40,10 @@ type ring struct {
 
 type numberedMove struct {
 	Move
-	n uint64 // the move's number, counted from the first move
+	n uint64 // number of the move among all
 }
 
-func (s *snapshots) move(f Fence, k EventKind, err error, asked bool) {
+func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
 	r := s.moves[asked]
 	s.moved++
 	m := numberedMove{Move{At: time.Now(), Fence: f, Kind: k, Err: err}, s.moved}
@@ -122,8 +122,8 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 }
 
 // WaitView waits for a snapshot that is newer than after, and returns it. If after is nil, any
-// snapshot will do. WaitView may skip snapshots in between. If Run has ended and there will be no
-// newer snapshot, the error matches ErrStopped. Any other error is that of ctx.
+// snapshot will do. Changes in between are merged. If Run has ended and there will be no newer
+// snapshot, the error matches ErrStopped. Otherwise, it is ctx's error.
 func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	for {
 		e.mu.Lock()

@@ -36,7 +36,7 @@ func (e *Elector) drainQueue() {
 		}
 		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil && !e.reading {
 			// The pending Observe was sent before this member joined. It requests no heartbeats and
-			// may already have reported this member. Unless it is a full read, nothing else would
+			// may already have reported this member. Unless it reads in full, nothing else would
 			// end it.
 			e.observing()
 		}
@@ -181,15 +181,14 @@ func (e *Elector) event(eff *fsm.Effect) {
 		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
 	default: // the other effects are only passed on
 	}
-	switch kind := eventKinds[eff.Event]; {
-	case kind == "": // Run returns its error
-	case eff.Peer.Session != "":
-		e.note.peer(Event{Kind: kind, Peer: eff.Peer})
-	default:
+	if kind, ok := sessionEvent(eff.Event); ok {
 		err := eff.Err
 		if kind == SessionLapsed && err == nil {
 			err = errors.New("heartbeats have no answer: the store, or the way to it, is silent")
 		}
-		e.note.session(Event{Kind: kind, Session: eff.Session, Err: err}, lost)
+		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: err}, lost)
+	}
+	if kind, ok := peerEvent(eff.Event); ok {
+		e.note.peer(PeerEvent{Kind: kind, Peer: eff.Peer})
 	}
 }

@@ -52,8 +52,8 @@ type refusal struct {
 	text        string // set once the refusal has lasted long enough
 }
 
-// heed records the result of a call, or the result of its items if all of them failed. It ignores
-// errors that do not show whether the store serves such calls.
+// heed records the result of a call, or of its items if all failed. It ignores an error that does
+// not show whether the store serves such calls.
 func (e *Elector) heed(kind string, err error) {
 	denied := errors.Is(err, ErrDenied)
 	if err != nil && !denied && (!errors.Is(err, ErrRetry) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
@@ -79,8 +79,8 @@ func (e *Elector) heed(kind string, err error) {
 	poke(t.wake)
 }
 
-// outdated reports whether a refusal is too old to count, because no such call has ended for two
-// back-offs and a TTL.
+// outdated reports whether a refusal is too old to count: no such call has ended for two back-offs
+// and a TTL.
 func (e *Elector) outdated(r *refusal, now time.Time) bool {
 	return now.Sub(r.last) >= 2*e.o.BackoffMax+e.o.TTL
 }
@@ -103,8 +103,8 @@ func (e *Elector) watchTrouble(ctx context.Context) {
 	}
 }
 
-// weigh logs and publishes the troubles, decides whether this member is eligible, and starts
-// probes. It reports whether the caller must call it again.
+// weigh logs and publishes the troubles, decides whether this member is eligible, and probes. It
+// reports whether to look again.
 func (e *Elector) weigh(now time.Time) bool {
 	t := &e.trouble
 	t.mu.Lock()
@@ -198,7 +198,7 @@ func troubled(meta map[string]string, text string) map[string]string {
 	return with
 }
 
-// itemsError returns the error of one of n items if all of them failed, and nil otherwise.
+// itemsError returns the error of one of n items if all failed, and otherwise nil.
 func itemsError(n int, of func(int) error) (err error) {
 	for i := range n {
 		if err = of(i); err == nil {

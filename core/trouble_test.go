@@ -88,7 +88,7 @@ func (h *leases) append(ctx context.Context, l *Lease) error {
 }
 
 // C18: a leader whose commits the store denies reports it within a TTL and gives its shard to a
-// member that may commit. It probes once per BackoffMax, and is eligible again after a probe has
+// member that may commit. It probes once in BackoffMax, and is eligible again after a probe
 // succeeded.
 func TestDeniedLeaderGivesWay(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -266,7 +266,7 @@ func TestRefusedCallsAreTold(t *testing.T) {
 					t.Errorf("the view says %q", m.View().Trouble)
 				}
 				time.Sleep(10 * ttl)
-				if n := r.lines("tenure: store refuses calls"); n > 3 { // for example, of the eviction of other members
+				if n := r.lines("tenure: store refuses calls"); n > 3 { // such as of the eviction of others
 					t.Errorf("%d lines in ten TTLs", n)
 				}
 				r.take()
@@ -276,7 +276,7 @@ func TestRefusedCallsAreTold(t *testing.T) {
 	}
 }
 
-// A stuck handler is published until it returns, with the time at which it became stuck.
+// A stuck handler is published, with the time since which it is stuck, until it returns.
 func TestStuckIsPublished(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a", func(o *Options) { o.Watchdog = ttl }), w.member("b")

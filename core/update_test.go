@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// told returns the state of a node's member, as this member sees it.
+// told returns a member's view of the member of a node.
 func (m *member) told(node string) (st MemberState) {
 	for _, x := range m.View().Members {
 		if x.Node == node {
@@ -73,8 +73,8 @@ func TestUpdateIsSeen(t *testing.T) {
 // writes returns the number of a member's updates in the store's order.
 func (w *world) writes(m *member) driver.UpdateNo { return m.told("a").Update }
 
-// TestUpdateOutlivesTheSession: the next join publishes the last state, even if there was no
-// session yet.
+// TestUpdateOutlivesTheSession: the last state goes with the next join, even if no session was
+// joined yet.
 func TestUpdateOutlivesTheSession(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.newMember("a"), w.member("b")

@@ -11,39 +11,38 @@ import (
 )
 
 // View is a snapshot of a namespace as one member knows it. It never changes and is safe for
-// concurrent use. Callers must not modify its slices. A View is as old as the last news from the
-// store. A View is only for information: only a lease authorises work.
+// concurrent use; callers must not modify its slices. It is as old as the last news from the store.
+// It only informs; only a lease authorises work.
 type View struct {
 	Node    string    // this member's label
 	Session SessionID // this member's session; empty before it has joined and while it rejoins
 	Trusted bool      // the session was trusted when the snapshot was made
 	Err     error     // if not nil: the member is halted, and nothing is granted (ErrStoreChanged)
-	// Ineligible is the reason why this member is not eligible (Options.Eligible), or empty if it
-	// is. For other members, see Member.Ineligible.
+	// Ineligible is the reason why this member is not eligible (Options.Eligible); empty if it is
+	// eligible. For other members, see Member.Ineligible.
 	Ineligible string
 	// Trouble describes this member's problems that an operator must fix: calls that the store
 	// refuses, or a stuck handler. For other members, see Member.Trouble.
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
 	Stopped bool // Run is handing everything back, or has ended
-	// CertificateEnd is when the newest client certificate for the store expires, or zero without
-	// such a certificate.
+	// CertificateEnd is when the newest client certificate for the store expires; zero without one.
 	CertificateEnd time.Time
 
 	Members   []Member    // live members, this one included, by node and session
 	Silent    []SessionID // members without a heartbeat for their TTL that are not evicted yet; see Unowned
-	Shards    []Ownership // every shard that this member has seen or wants, by name
+	Shards    []Ownership // every shard seen or wanted, by name
 	Leases    []LeaseInfo // this member's leases, including each whose handler still runs, by shard
 	Contended int         // number of shards that this member contends for
-	Moves     []Move      // this member's moves, oldest first: the newest 64 requested moves and the newest 64 others
+	Moves     []Move      // of this member, oldest first: the newest 64 requested and 64 other moves
 
-	// Rules are the operators' rules that this member read last, including expired rules. Rules is
-	// nil until the member knows whether there are rules.
+	// Rules are the operators' rules that this member read last, including expired rules. It is
+	// nil until the member knows whether there are any.
 	Rules []control.Rule
 
 	// Damaged lists, by key, up to 64 records in the store that cannot be read. It covers the last
-	// two periods of Options.Resync, but at least the last 2 min. DamagedTotal counts all damaged
-	// records that were found since the start.
+	// two Options.Resync, and at least 2 min. DamagedTotal counts all that were found since the
+	// start, listed or not.
 	Damaged      []*DamagedError
 	DamagedTotal int
 
@@ -57,10 +56,10 @@ type Ownership struct {
 	Token   Token     // of the last lease
 	Node    string    // label of the owner; empty if no live member owns the shard
 
-	// Aside is the reason why the shard should have no owner, such as a quarantine. It is empty if
-	// the shard should have an owner.
+	// Aside is why the shard should have no owner, such as a quarantine. It is empty if the shard
+	// should have an owner.
 	Aside string
-	// AsideUntil is when the shard should have an owner again, or zero if never.
+	// AsideUntil is when the shard should have an owner again; zero if never.
 	AsideUntil time.Time
 }
 
@@ -101,20 +100,28 @@ type LeaseInfo struct {
 	Since time.Time // when it was granted
 }
 
+// MoveKind is the kind of a Move.
+type MoveKind string
+
+// The moves of a lease.
+const (
+	MoveGranted MoveKind = "granted"       // Err names the former session, if the shard was taken over
+	MoveStopped MoveKind = "asked to stop" // Err is the reason
+	MoveRevoked MoveKind = "revoked"       // Err is a *RevokedError
+	MoveStuck   MoveKind = "stuck"
+	MoveBack    MoveKind = "given back" // its handler has returned Err
+)
+
 // Move is a change of one of this member's leases.
 type Move struct {
 	At    time.Time
 	Fence Fence
-	// Kind is LeaseGranted, HandlerStopping, LeaseEnded, HandlerStuck or HandlerReturned. A
-	// HandlerReturned also stands for a handler that was never called.
-	Kind EventKind
-	// Err is as in an Event, but nil for HandlerStuck. For LeaseGranted, it names the former session
-	// if the shard was taken over.
-	Err error
+	Kind  MoveKind
+	Err   error
 }
 
-// Owner returns the view's entry for a shard. ok is false if this member has neither seen nor wants
-// the shard. If Node is empty, no live member owns the shard.
+// Owner returns the view's entry for a shard. ok is false if the shard was neither seen nor wanted.
+// If Node is empty, no live member owns the shard.
 func (v *View) Owner(shard string) (o Ownership, ok bool) {
 	i, ok := slices.BinarySearchFunc(v.Shards, shard, func(o Ownership, s string) int { return cmp.Compare(o.Shard, s) })
 	if !ok {
@@ -135,15 +142,15 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 }
 
 // Unowned returns the number of shards that should be served but are not. Such a shard has no
-// owner, or its owner is not alive or is listed in Silent. The shards of this member count while
+// owner, or an owner that is not alive or is in Silent. Its owner may also be this member while
 // this member is not trusted. Shards whose names begin with "_" count as reserved. Tenure uses
-// them, for example for the assigner. After the last member that uses such a shard has left, the
-// shard has no owner. Free locks and shards that are set aside do not count.
+// them, for example for the assigner. They stay without an owner when the last member that uses
+// them leaves. Free locks and shards that are set aside do not count.
 //
 // In a namespace of up to 17 members, each member sees the silence of all others. In a larger
 // namespace, it sees the silence of its three predecessors, so that at least one member sees each
-// silence. A member that is not trusted sees no silence. If no member is trusted, each member
-// counts only its own shards.
+// silence. A member that is not trusted sees no silence. If no member is trusted, each counts only
+// its own shards.
 func (v *View) Unowned() (shards, reserved int) {
 	serves := v.Trusted && v.Err == nil
 	for i := range v.Shards {

@@ -9,8 +9,8 @@ import (
 )
 
 // wire is the backend of an Elector that writes a trace. It records each call as it reaches the
-// backend, and the backend's answer. The trace therefore shows whether a runner makes exactly the
-// call that its machine requested, and gives the machine the backend's answer unchanged.
+// backend, and the backend's answer. The trace therefore shows if a runner makes a different call
+// from the one that its machine requested, or gives the machine a different answer.
 type wire struct {
 	driver.Backend
 	clk *clock

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -19,8 +18,8 @@ import (
 
 const ttl = time.Second
 
-// world is a store with members on it, in a bubble of fake time. If a goroutine is left at the end,
-// the test fails.
+// world is a store with members on it, in a bubble of fake time. A goroutine that is left at the
+// end fails the test.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -56,7 +55,7 @@ type tap struct {
 	update func(send func() error) error                  // answers updates
 	closes []func(ctx context.Context) error              // answer the next closes of a session instead of the store
 	look   func(q driver.ObserveQuery) error              // of each Observe before it is sent
-	bare   bool                                           // views have no heads, like the views of some stores
+	bare   bool                                           // views have no heads, as those of some stores
 	misses bool                                           // changes of members and shards do not reach the watch
 	read   func() error                                   // of each ReadLog before it is sent
 	moved  func([]driver.Transfer) []driver.AcquireResult // answers transfers instead of the store
@@ -205,7 +204,7 @@ func (s *tapSession) Update(ctx context.Context, st MemberState) (err error) {
 	return send()
 }
 
-// onUpdate makes f answer every update. If f is nil, the store answers.
+// onUpdate makes f answer every update; with nil the store does.
 func (t *tap) onUpdate(f func(send func() error) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +224,7 @@ func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.Com
 	return s.Session.Commit(ctx, w)
 }
 
-// onTransfer makes f answer every transfer. If f is nil, the store answers.
+// onTransfer makes f answer every transfer; with nil the store does.
 func (t *tap) onTransfer(f func([]driver.Transfer) []driver.AcquireResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -304,26 +303,15 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 		defer m.mu.Unlock()
 		m.events = append(m.events, fmt.Sprintf(format, args...))
 	}
-	o.Hooks.OnEvent = func(e Event) {
-		switch ended, _ := errors.AsType[*RevokedError](e.Err); e.Kind {
-		case LeaseGranted:
-			say("grant %s", e.Fence.Shard)
-		case LeaseEnded:
-			say("revoke %s: %v", e.Fence.Shard, ended.Cause)
-		case HandlerStarted:
-			say("start %s", e.Fence.Shard)
-		case HandlerReturned:
-			say("return %s: %v", e.Fence.Shard, e.Err)
-		case HandlerStuck:
-			say("stuck %s: %v", e.Fence.Shard, ended.Cause)
-		case WriteRefused:
-			say("refused %s", e.Fence.Shard)
-		case PeerJoined, PeerUpdated, PeerGone, PeerSilent, PeerDead, PeerEvicted:
-			say("peer %s %s", e.Peer.Node, strings.TrimPrefix(string(e.Kind), "peer "))
-		case HandlerStopping, LeaseReleased, LeaseTransferred, LeaseLost, LeaseRefused, LeaseUnknown, RecordDamaged, EventsDropped:
-		default:
-			say("session %s", e.Kind)
-		}
+	o.Hooks = Hooks{
+		OnGrant:         func(e LeaseEvent) { say("grant %s", e.Fence.Shard) },
+		OnRevoke:        func(e *RevokedError) { say("revoke %s: %v", e.Fence.Shard, e.Cause) },
+		OnHandlerStart:  func(e LeaseEvent) { say("start %s", e.Fence.Shard) },
+		OnHandlerReturn: func(e LeaseEvent) { say("return %s: %v", e.Fence.Shard, e.Err) },
+		OnStuck:         func(e *RevokedError) { say("stuck %s: %v", e.Fence.Shard, e.Cause) },
+		OnRefused:       func(e *FencedError) { say("refused %s", e.Fence.Shard) },
+		OnSession:       func(ev SessionEvent) { say("session %s", ev.Kind) },
+		OnPeer:          func(ev PeerEvent) { say("peer %s %s", ev.Peer.Node, ev.Kind) },
 	}
 	for _, f := range change {
 		f(o)
@@ -334,16 +322,8 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 	return m
 }
 
-// onEvent adds a hook for events of the kinds.
-func onEvent(o *Options, f func(Event), kinds ...EventKind) {
-	o.Hooks = JoinHooks(o.Hooks, Hooks{OnEvent: func(e Event) {
-		if slices.Contains(kinds, e.Kind) {
-			f(e)
-		}
-	}})
-}
-
-// run starts the member. When the test ends, the member is stopped and must give everything back.
+// run starts the member; it is stopped, and must hand everything back, when the
+// test ends.
 func (m *member) run() *member {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel

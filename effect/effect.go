@@ -21,12 +21,11 @@ import (
 // maxKey is the largest size of an effect's key, in bytes.
 const maxKey = 256
 
-// maxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is
-// truncated.
+// maxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is cut.
 const maxReason = 500
 
-// Prefix is the prefix of the keys of all items that this package writes to a shard. An application
-// must not write keys that begin with this prefix.
+// Prefix begins the keys of all items that this package writes to a shard. An application must not
+// write keys that begin with it.
 const Prefix = "effect/"
 
 // The prefixes of the items' keys. Every effect has a record. A copy of an open effect's record is
@@ -37,11 +36,10 @@ const (
 	endPrefix    = Prefix + "t/"
 )
 
-// maxRecord is a size in bytes that exceeds the size of every record.
+// maxRecord is larger than any record, in bytes.
 const maxRecord = 2*MaxMaxResult + 16<<10
 
-// maxOpen is a size in bytes that exceeds the record of every open effect. Such a record has no
-// result.
+// maxOpen is larger than the record of any open effect, in bytes. Such a record has no result.
 const maxOpen = 8 << 10
 
 // State is the progress of an effect. Begun, InDoubt and Repeat are open.
@@ -52,13 +50,13 @@ const (
 	// Begun means the intent is written. An attempt may be in progress, or may have had any
 	// outcome.
 	Begun State = "begun"
-	// InDoubt means it is unknown whether the effect happened. Resolve, called by this leader or a
-	// later leader, or a person decides.
+	// InDoubt means it is unknown whether the effect happened. This or a new leader's Resolve, or a
+	// person, decides.
 	InDoubt State = "in doubt"
-	// Repeat means that the next Do may attempt the effect again, with the same idempotency key,
-	// because of a decision.
+	// Repeat means a decision lets the next Do attempt the effect again, with the same idempotency
+	// key.
 	Repeat State = "repeat"
-	// Done means the effect happened once.
+	// Done means the effect happened, once.
 	Done State = "done"
 	// Failed means the effect did not happen, or was compensated. It is not attempted again.
 	Failed State = "failed"
@@ -72,10 +70,10 @@ type Effect struct {
 	Key   string `json:"key"`
 	ID    string `json:"id"` // the idempotency key, the same in every attempt
 	State State  `json:"state"`
-	// Token is the token of the lease that wrote this state.
+	// Token of the lease that wrote this state.
 	Token core.Token `json:"token"`
-	// Began is when the intent was first written. Ended is when the outcome was written. Both times
-	// come from the leader's clock. Ended is zero while the effect is open.
+	// Began is when the intent was first written. Ended is when the outcome was written. Both are
+	// times of the leader's clock. Ended is zero while the effect is open.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended,omitzero"`
 	// Attempts is the number of recorded calls of fn that returned.
@@ -86,14 +84,14 @@ type Effect struct {
 	// NotKept is the size of a result that was not kept because it exceeded Options.MaxResult or
 	// the store's limit. The sidecar cuts larger results to MaxMaxResult+1 bytes first.
 	NotKept int    `json:"not_kept,omitempty"`
-	Reason  string `json:"reason,omitempty"` // why the effect is in doubt, is to be repeated, or failed
+	Reason  string `json:"reason,omitempty"` // why it is in doubt, to be repeated, or failed
 	Author  string `json:"author,omitempty"` // the person who last decided; empty if no person did
 
 	undone bool // in state Repeat: certainly no attempt did anything
 }
 
-// Func makes an effect. It passes id, which is the idempotency key, to the other side, and must
-// return soon after ctx ends. The error tells the ledger what is known about the effect:
+// Func makes an effect. It passes id, the idempotency key, to the other side, and returns when ctx
+// ends. The error tells the ledger what is known about the effect:
 //
 //   - nil: the effect happened, and the ledger keeps the result.
 //   - [NotDone]: the effect certainly did not happen, and another attempt may succeed. See also
@@ -104,10 +102,10 @@ type Func func(ctx context.Context, id string) (result []byte, err error)
 
 // Decision is the decision about an effect in doubt. The zero Decision leaves the effect in doubt.
 type Decision struct {
-	// State is Done if the effect happened; Result is then its result. State is Failed if the
-	// effect did not happen or was compensated, Repeat if another attempt is harmless, and InDoubt
-	// if a person should decide. An attempt is harmless if the other side honours the idempotency
-	// key, or if the effect did not happen and can no longer happen.
+	// State is Done, with Result, or Failed if the effect did not happen or was compensated. It is
+	// Repeat if another attempt is harmless, or InDoubt to leave the effect for a person. An
+	// attempt is harmless if the other side honours the idempotency key, or if the effect did not
+	// happen and no longer can.
 	State  State
 	Result []byte
 	Reason string // at most 500 bytes are kept
@@ -121,7 +119,7 @@ var (
 	// ErrFailed means the effect did not happen, or was compensated, and is not attempted again.
 	// See FailedError.
 	ErrFailed = errors.New("failed")
-	// ErrFull means no new effect begins, because Options.MaxInDoubt effects are in doubt. Nothing
+	// ErrFull means Options.MaxInDoubt effects are in doubt, so no new effect begins. Nothing
 	// happened.
 	ErrFull error = errtext.NotApplied("too many effects in doubt")
 	// ErrNotKept means the effect happened, but its result exceeded Options.MaxResult or the
@@ -174,12 +172,13 @@ type certain struct {
 func (c *certain) Error() string { return c.err.Error() }
 func (c *certain) Unwrap() error { return c.err }
 
-// NotDone marks an error of a [Func] after which the effect certainly has not happened and will not
-// happen. For example, the connection was refused, or the other side answered that it did nothing.
-// The ledger attempts the effect again after a back-off. If err is nil, NotDone returns nil.
+// NotDone marks an error of a [Func] after which the effect certainly has not happened, and will
+// not happen. For example, the connection was refused, or the other side answered that it did
+// nothing. The ledger attempts the effect again after a back-off. If err is nil, NotDone returns
+// nil.
 func NotDone(err error) error { return certainly(err, false) }
 
-// Refused marks an error of a [Func] after which the effect certainly did not happen and must not
+// Refused marks an error of a [Func] after which the effect certainly did not happen, and must not
 // be attempted again. For example, a card was declined, or an address does not exist. If err is
 // nil, Refused returns nil.
 func Refused(err error) error { return certainly(err, true) }
@@ -191,11 +190,11 @@ func certainly(err error, final bool) error {
 	return &certain{err: err, final: final}
 }
 
-// NotSent marks an HTTP client's error with [NotDone] if the client had no connection, because it
-// could not look up the name or could not dial. NotSent returns any other error unchanged, because
-// a request may have been sent. If a client already had a connection in the same call of the
-// [Func], under that call's context, the outcome is unknown. The request may have been redirected,
-// or http.Transport may have repeated it.
+// NotSent marks an HTTP client's error with [NotDone] if the client had no connection: it could not
+// look up the name, or could not dial. It returns any other error unchanged, because a request may
+// have been sent. If a client had a connection earlier in the same call of the [Func], under its
+// context, the outcome is unknown. A request may have been redirected, or http.Transport may have
+// repeated it.
 func NotSent(err error) error {
 	for at := err; at != nil; at = errors.Unwrap(at) { // not joined errors: one says nothing about the others
 		_, lookup := at.(*net.DNSError)                                   //nolint:errorlint // as on the next line
@@ -215,9 +214,8 @@ func ID(scope, key string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// CheckKey validates the key of an effect. The key consists of parts that are joined by "/" and
-// contain letters, digits, "_", "-" and ".". It has at most 256 bytes. The error matches
-// core.ErrInvalid.
+// CheckKey validates the key of an effect: parts of letters, digits, "_", "-" and ".", joined by
+// "/", at most 256 bytes in total. The error matches core.ErrInvalid.
 func CheckKey(key string) error {
 	if len(key) > maxKey {
 		return fmt.Errorf("tenure: %w: the key %.40q... of an effect has %d bytes: the limit is %d: use a hash of it",
@@ -254,8 +252,8 @@ type stored struct {
 	Undone bool   `json:"undone,omitempty"`
 }
 
-// decode reads a record. It does not trust the record, because any writer to the store may have
-// written it.
+// decode reads a record. It trusts nothing in the record, because anyone who can write to the store
+// may have written it.
 func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	key := strings.TrimPrefix(item.Key, prefix)
 	damaged := func(format string, args ...any) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// book stands for a call to a service that honours idempotency keys and has no room left.
+// book stands for a call of a service that honours idempotency keys and has no room.
 func book(what string) effect.Func {
 	return func(_ context.Context, key string) ([]byte, error) {
 		fmt.Println(what)
@@ -24,9 +24,8 @@ func book(what string) effect.Func {
 	}
 }
 
-// A saga is a sequence of effects. Each of them has an effect that compensates it. The ledger keeps
-// the results, so the next leader runs the same function from its beginning and makes no call
-// twice.
+// A saga is a sequence of effects, and each has an effect that compensates it. The ledger keeps the
+// results, so the next leader runs the same function from its beginning and makes no call twice.
 func Example_saga() {
 	trip := func(ctx context.Context, lease *core.Lease) error {
 		ledger, err := effect.Open(ctx, lease, &effect.Options{Repeatable: true})
@@ -38,7 +37,7 @@ func Example_saga() {
 		for i, step := range steps {
 			_, err := ledger.Do(ctx, "trip-7/book/"+step, book("book "+step))
 			switch {
-			case errors.Is(err, effect.ErrFailed): // it did not happen, and will not happen
+			case errors.Is(err, effect.ErrFailed): // it did not happen, and will not
 				for _, step := range slices.Backward(steps[:i]) {
 					if _, err := ledger.Do(ctx, "trip-7/cancel/"+step, book("cancel "+step)); err != nil {
 						return err
@@ -46,7 +45,7 @@ func Example_saga() {
 				}
 				fmt.Println("no trip, for want of a", step)
 				return nil
-			case err != nil: // in doubt, or the lease is over: tried again, on this leader or another
+			case err != nil: // in doubt, or the lease is over: tried again, here or elsewhere
 				return err
 			}
 		}

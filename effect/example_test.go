@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// charge stands for a call to the bank, which makes one charge for each id.
+// charge stands for a call of the bank, which makes one charge for each id.
 func charge(_ context.Context, id string) ([]byte, error) {
 	fmt.Println("charged with", id)
 	return []byte("receipt 4711"), nil
@@ -49,8 +49,8 @@ func Example() {
 	// receipt 4711 <nil>
 }
 
-// If no connection to a server can be made, the server has done nothing, so the ledger calls the
-// function again.
+// If no connection to a server can be made, it has done nothing, so the ledger calls the function
+// again.
 func ExampleNotSent() {
 	charge := func(ctx context.Context, id string) ([]byte, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:1/charges", strings.NewReader(id))

@@ -13,8 +13,8 @@ import (
 const (
 	rulesEvery = time.Second // how often Options.Rules is called
 	rulesWait  = 5 * time.Second
-	laterEvery = time.Minute // how often a failed call of Resolve, write of an outcome, or trim is repeated
-	trimAtOnce = 256         // the number of effects that one read of the index of ends returns
+	laterEvery = time.Minute // how often a failed Resolve, write of an outcome or trim is repeated
+	trimAtOnce = 256         // effects that one read of the index of ends returns
 	timeDigits = 12          // digits of the seconds in the index of ends, so that texts sort as numbers
 )
 
@@ -69,8 +69,8 @@ func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 			seconds, key, _ := strings.Cut(strings.TrimPrefix(items[i].Key, endPrefix), "/")
 			s, err := strconv.ParseInt(seconds, 10, 64)
 			if until := time.Unix(s, 0).Add(l.o.Keep); err == nil && !until.Before(at) {
-				// Wait at most for Keep by the monotonic clock. The clock that wrote the time may
-				// have been far ahead.
+				// By the monotonic clock, wait for Keep at most, however far ahead the clock was
+				// that wrote the time.
 				next, more = at.Add(min(until.Sub(at)+time.Second, l.o.Keep)), false
 				break
 			}
@@ -90,7 +90,7 @@ func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	return next, nil
 }
 
-// review starts the decisions about open effects that are not being attempted.
+// review starts decisions on open effects that are not being attempted.
 func (l *Ledger) review(open []Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,9 +128,9 @@ func (l *Ledger) again() {
 	l.review(open)
 }
 
-// obey reviews the effects about which new rules decide.
+// obey reviews the effects that new rules decide.
 func (l *Ledger) obey() {
-	obeyed := make(map[string]control.Rule) // the current rules that were examined
+	obeyed := make(map[string]control.Rule) // the current rules that were looked at
 	var open []Effect
 	for _, r := range l.o.Rules() {
 		if !l.mine(&r) {
@@ -142,7 +142,7 @@ func (l *Ledger) obey() {
 			busy := l.flights[r.Effect] != nil
 			l.mu.Unlock()
 			if busy {
-				continue // obey examines it again a second later
+				continue // a second later
 			}
 			open = append(open, Effect{Key: r.Effect})
 		}
@@ -157,7 +157,7 @@ func (l *Ledger) mine(r *control.Rule) bool {
 	return r.Kind == control.Resolve && r.Shards == l.lease.Shard() && r.Active(time.Now())
 }
 
-// byHand returns the rule that decides about an effect in its current state, or nil.
+// byHand returns the rule that decides on an effect in its current state, or nil.
 func (l *Ledger) byHand(e Effect) *control.Rule {
 	for _, r := range l.o.Rules() {
 		if l.mine(&r) && r.Effect == e.Key && r.Began.Equal(e.Began) && r.Repeats == e.Repeats {
@@ -181,7 +181,7 @@ func decision(r *control.Rule) Decision {
 	return d
 }
 
-// revisit decides about an effect that was left open.
+// revisit decides on an effect that was left open.
 func (l *Ledger) revisit(f *flight) outcome {
 	e, err := l.record(l.lease.Context(), f.key)
 	switch {
@@ -201,8 +201,7 @@ func (l *Ledger) revisit(f *flight) outcome {
 	return l.meet(f, *e)
 }
 
-// strike removes an effect that has no record from the index of open effects, if the index lists
-// the effect.
+// strike removes an effect without a record from the index of open effects, if it is there.
 func (l *Ledger) strike(key string) outcome {
 	l.mu.Lock()
 	_, listed := l.idle[key]
@@ -222,8 +221,7 @@ func (l *Ledger) strike(key string) outcome {
 	return outcome{again: true}
 }
 
-// report logs an error after which the ledger tries again. If the lease is over, report drops the
-// error.
+// report logs an error after which the ledger tries again. It drops the error if the lease is over.
 func (l *Ledger) report(err error) {
 	if l.lease.Err() == nil {
 		l.failed.Store(true)

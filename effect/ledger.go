@@ -24,7 +24,7 @@ type Ledger struct {
 
 	places  chan struct{} // one for each effect that is attempted or decided
 	closing chan struct{}
-	failed  atomic.Bool    // since keep last looked, something has failed that must be tried again
+	failed  atomic.Bool    // since keep last looked, something failed that must be tried again
 	flown   sync.WaitGroup // flights, and the goroutine that starts those of Open
 	kept    sync.WaitGroup // keep
 
@@ -46,16 +46,16 @@ type late struct {
 }
 
 // flight is an effect that one goroutine attempts or decides, together with the calls that wait for
-// the effect.
+// it.
 type flight struct {
 	ledger *Ledger
 	key    string
-	fn     Func            // nil if the effect is only decided, not attempted
-	ctx    context.Context // the context of the Do that began the flight, for its values
+	fn     Func            // nil: it is only decided
+	ctx    context.Context // of the Do that began it, for its values
 
 	met     *Effect       // the open effect at the last call of fn or Resolve; used by its goroutine only
 	waiters int           // guarded by Ledger.mu, like begun
-	begun   bool          // the flight has its place, or was dropped
+	begun   bool          // it has its place, or was dropped
 	dropped chan struct{} // closed when the last waiter left before it had begun
 	on      []*flight     // the flights that its function waits for
 	done    chan struct{}
@@ -70,15 +70,15 @@ type outcome struct {
 }
 
 // Open returns a Ledger for a lease. The lease's handler calls it when it begins. Open lists the
-// effects that former leaders left open, in one read. In the background, the Ledger then reads each
-// record and, if Options.Resolve is set, decides about the effect. A Do with the same key waits for
-// the decision. A lease has one Ledger at a time. ctx is the handler's context, and limits only
-// Open.
+// effects that former leaders left open, in one read. In the background, the Ledger then reads the
+// record of each and, if Options.Resolve is set, decides on it. A Do with the same key waits for
+// the decision. A lease has one Ledger at a time. ctx is the handler's context, and limits Open
+// only.
 //
 // The error matches core.ErrInvalid if options are outside their limits, or if Scope names a shard
-// of a keyspace. It also matches core.ErrInvalid if the lease is that of a lock (package lock),
-// because effects outlast such a lease. If the lease is over, the error matches core.ErrLost. Any
-// other error means that the store could not be read.
+// of a keyspace. It also matches core.ErrInvalid for a lock's lease (package lock), because effects
+// outlast such a lease. If the lease is over, the error matches core.ErrLost. Any other error means
+// that the store could not be read.
 func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if lease == nil {
 		return nil, invalid("the lease is nil: call Open in a handler")
@@ -113,8 +113,8 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	return l, nil
 }
 
-// awaitRules waits until the member has read the operators' rules, for at most rulesWait. If a rule
-// decides about an effect, the effect is neither passed to Resolve nor attempted again.
+// awaitRules waits until the member has read the operators' rules, for at most rulesWait. An effect
+// that a rule decides is neither passed to Resolve nor attempted again.
 func awaitRules(ctx context.Context, lease *core.Lease) {
 	ctx, cancel := context.WithTimeout(ctx, rulesWait)
 	defer cancel()
@@ -123,11 +123,11 @@ func awaitRules(ctx context.Context, lease *core.Lease) {
 	}
 }
 
-// Close ends the background work, and waits until no effect is in progress. Effects that wait for
-// their turn, or that wait between two attempts, are not attempted any further. Close returns when
-// every fn and Resolve has returned. The contexts of these functions end after Deadline, or when
-// the lease may no longer be used. The handler calls Close before it returns, because the store
-// refuses writes under a lease that was given back. A second call of Close also waits.
+// Close waits until no effect is in progress, and ends the background work. Effects that wait for a
+// turn, or between two attempts, begin no further attempt. Close returns when every fn and Resolve
+// has returned. Their contexts end after Deadline, or when the lease may no longer be used. The
+// handler calls Close before it returns, because the store refuses writes under a lease that was
+// given back. A second Close waits as well.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	first := !l.closed
@@ -149,15 +149,15 @@ func (l *Ledger) Close() {
 // this lease or a former one, Do returns the stored result without calling fn. Concurrent calls
 // with the same key share one execution, which runs the first call's fn.
 //
-// Do writes the intent to the store under the fence, calls fn, and writes the result before it
-// returns. Effects that run concurrently share these writes. fn runs in its own goroutine. The
-// context of fn carries the values of ctx, and ends after Options.Deadline, or when the lease may
-// no longer be used. The context of fn does not end with ctx, because ctx limits only how long this
-// call waits. Do does not recover panics of fn.
+// Do writes the intent to the store, under the fence, calls fn, and writes the result before it
+// returns. Effects that run concurrently share these two writes. fn runs in its own goroutine. Its
+// context carries the values of ctx, and ends after Options.Deadline, or when the lease may no
+// longer be used. It does not end with ctx, which limits only the wait of this call. Do does not
+// recover panics of fn.
 //
-// If fn calls Do with its own context, the second effect is nested: it does not wait for its turn
-// (Options.Concurrent), and begins even after Close was called. If an effect would wait for itself,
-// the error matches core.ErrInvalid.
+// If fn calls Do with its context, that effect is nested: it waits for no turn
+// (Options.Concurrent), and begins even after Close was called. If the effect would wait for
+// itself, the error matches core.ErrInvalid.
 //
 // The error matches
 //
@@ -166,8 +166,7 @@ func (l *Ledger) Close() {
 //     valid, the ledger writes the result later.
 //   - ErrNotKept: the effect happened, but its result was not kept.
 //   - ErrFull, core.ErrInvalid, core.ErrClosed after Close: nothing happened.
-//   - core.ErrRetry: nothing happened, and the same call may succeed later, on this leader or the
-//     next.
+//   - core.ErrRetry: nothing happened; the same call may succeed later, here or on the next leader.
 //   - core.ErrUnknown, with ctx's error: ctx ended while the effect was in progress.
 //   - core.ErrLost: the lease is over. If the error does not match ErrInDoubt, fn was not called.
 func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
@@ -192,7 +191,7 @@ func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 			return nil, err
 		}
 		if f.fn == nil && f.out.again {
-			continue // the effect was decided, and this call makes the attempt
+			continue // it was decided, and this call makes the attempt
 		}
 		return slices.Clone(f.out.result), f.out.err
 	}
@@ -279,8 +278,8 @@ func (l *Ledger) await(ctx context.Context, f *flight) error {
 	return fmt.Errorf("tenure: effect %q goes on without its caller: %w: %w", f.key, core.ErrUnknown, context.Cause(ctx))
 }
 
-// fly takes a place for a flight that is not nested. Unless the flight was dropped before, fly then
-// makes or decides the effect.
+// fly takes a place for a flight that is not nested. If the effect has not begun by then, fly makes
+// or decides it.
 func (l *Ledger) fly(f *flight, nested bool) {
 	if nested {
 		defer func() {
@@ -336,11 +335,10 @@ func (l *Ledger) carry(f *flight) {
 	returned = true
 }
 
-// unbegun returns the error of an effect that got no place before the ledger was closed or the
-// lease ended.
+// unbegun returns the error of an effect that got no place before the end.
 func (l *Ledger) unbegun(f *flight) error {
 	why := l.lease.Err()
-	if f.fn == nil { // a former leader began the effect
+	if f.fn == nil { // a former leader began it
 		return &InDoubtError{Shard: l.lease.Shard(), lost: why != nil,
 			Effect: Effect{Key: f.key, ID: ID(l.o.Scope, f.key), State: InDoubt, Reason: "not decided before the ledger was closed"}}
 	}
@@ -360,10 +358,10 @@ func (l *Ledger) land(f *flight) {
 	close(f.done)
 }
 
-// Lookup returns an effect's state. It costs one read, or two reads if the effect may be in doubt.
-// If the effect was never begun or is no longer kept, Lookup returns nil and no error. An
-// idempotent consumer calls Lookup to learn whether a message is done. An open effect of a former
-// leader is InDoubt until Resolve or a person decides.
+// Lookup returns an effect's state. It costs one read, or two if the effect may be in doubt. If the
+// effect was never begun, or is no longer kept, Lookup returns nil without an error. An idempotent
+// consumer calls it to learn whether a message is done. A former leader's open effect is InDoubt
+// until it is decided.
 func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -379,8 +377,8 @@ func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	return e, err
 }
 
-// InDoubt returns, by key, the open effects that are not currently being attempted. Their number is
-// at most the sum of MaxInDoubt, Concurrent and the number of nested effects (see Do). If some
+// InDoubt returns, by key, the open effects that are not currently being attempted. There are at
+// most as many as the sum of MaxInDoubt, Concurrent and the nested effects (see Do). If some
 // records cannot be read, InDoubt returns the others, and the error matches core.ErrDamaged.
 func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	all, err := l.open(ctx)
@@ -402,8 +400,8 @@ func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	return doubts, err
 }
 
-// idling reports whether no call attempts an effect whose record showed it as begun. The effect may
-// have ended since that read.
+// idling reports whether no call attempts an effect that was read as begun. The effect may have
+// ended since.
 func (l *Ledger) idling(e *Effect) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -419,7 +417,7 @@ func (l *Ledger) judge(e, was *Effect) {
 	}
 }
 
-// unended returns the reason why an effect that was begun is in doubt.
+// unended returns why an effect that was begun is in doubt.
 func (l *Ledger) unended(e *Effect) string {
 	if e.Token == l.lease.Token() {
 		return "its outcome was not written"
@@ -449,8 +447,8 @@ func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
 	return decodeAll(items, l.o.Scope)
 }
 
-// decodeAll decodes the index of open effects. It leaves out records that it cannot read; the error
-// names the first three of them.
+// decodeAll decodes the index of open effects. It leaves out records that it cannot read. The error
+// names the first three of these.
 func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 	all := make([]Effect, 0, len(items))
 	var errs []error
@@ -482,8 +480,8 @@ func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]E
 	return decodeAll(items, b.Info().Namespace+"/"+shard)
 }
 
-// Read returns the store's record of one effect of a shard, or nil and no error if there is no
-// record. It needs no lease. See ReadOpen.
+// Read returns the store's record of one effect of a shard. If the store has no record, Read
+// returns nil without an error. It needs no lease. See ReadOpen.
 func Read(ctx context.Context, b core.Backend, shard, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err

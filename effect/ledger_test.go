@@ -121,9 +121,9 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// TestLateCall: a leader that was stopped after the intent makes its call after the next leader has
-// decided. This does no harm with idempotency keys, or if unknown outcomes are left in doubt. If a
-// resolver repeats an unknown effect, there are two charges. The package comment states this limit.
+// TestLateCall: a leader that was stopped after the intent makes its call after the next one
+// decided. That does no harm with idempotency keys, or if unknown outcomes are left in doubt. If a
+// resolver repeats an unknown effect, there are two charges: the limit that the package states.
 func TestLateCall(t *testing.T) {
 	for name, x := range map[string]struct {
 		honours bool
@@ -246,7 +246,7 @@ func TestResolveLater(t *testing.T) {
 }
 
 // TestUnknownOutcome: if the other side does not honour keys, an attempt without an answer is the
-// last. Otherwise, the attempt is repeated with the same key.
+// last. Otherwise it is repeated with the same key.
 func TestUnknownOutcome(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -281,8 +281,8 @@ func TestUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestKnownOutcome: if an effect certainly did not happen, the function's error determines whether
-// it is attempted again, and the effect is never in doubt.
+// TestKnownOutcome: an effect that certainly did not happen is attempted again, or not, as the
+// function's error says, and is never in doubt.
 func TestKnownOutcome(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -311,7 +311,7 @@ func TestKnownOutcome(t *testing.T) {
 			w.Errorf("got %v after %d calls", err, calls)
 		}
 		l.Close()
-		// After an attempt without an answer, no later refusal proves that nothing happened.
+		// After an attempt without an answer no later refusal proves that nothing happened.
 		l = one.open(Options{Repeatable: true})
 		calls = 0
 		_, err = w.do(l, "pay/4", func(context.Context, string) ([]byte, error) {
@@ -487,7 +487,7 @@ func TestTrim(t *testing.T) {
 }
 
 // TestTrimWhole: a record is removed in one write with its entry in the index of ends, even if a
-// commit takes an odd number of operations. Otherwise, the remaining entry would remove the record
+// commit takes an odd number of operations. Otherwise the remaining entry would remove the record
 // of a later effect with the same key, which may be open.
 func TestTrimWhole(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -526,9 +526,8 @@ func (w *world) items(p *leader, prefix string) (keys []string) {
 	return keys
 }
 
-// TestGroupCommit: 64 concurrent effects share their calls. Each effect has two writes, and costs
-// at most a tenth of a call. An effect that was made before is answered, and delays no other
-// effect.
+// TestGroupCommit: 64 concurrent effects share their writes: two for each, and at most a tenth of a
+// call. An effect that was made before is answered, and delays no other.
 func TestGroupCommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -568,7 +567,7 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestFull: if too many effects are in doubt, no new effect begins, and known effects are answered.
+// TestFull: with too many in doubt no new effect begins, and known effects are answered.
 func TestFull(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -678,8 +677,8 @@ func TestRefusedArguments(t *testing.T) {
 	})
 }
 
-// TestByHand: an operator's rule decides about an effect in doubt once, and only in the state that
-// the rule names. Author and reason are kept.
+// TestByHand: an operator's rule decides about an effect in doubt once, and about no other state of
+// it. Author and reason are kept.
 func TestByHand(t *testing.T) {
 	for name, want := range map[string]State{control.OutcomeDone: Done, control.OutcomeFailed: Failed, control.OutcomeRepeat: Repeat} {
 		t.Run(name, func(t *testing.T) {
@@ -757,8 +756,8 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestID: an idempotency key depends on scope and key, has the form of a UUID, and does not change
-// from one version to the next.
+// TestID: an idempotency key depends on scope and key, has the form of a UUID, and never
+// changes from one version to the next.
 func TestID(t *testing.T) {
 	t.Parallel()
 	if got := ID("shop/orders-1", "pay/17"); got != "b7831d1d-6a95-83cc-9253-3e2036ccfa07" {
@@ -775,8 +774,8 @@ func TestID(t *testing.T) {
 	}
 }
 
-// In a keyspace, effects continue in another shard when a range is split, and the idempotency key
-// stays the same. If Open cannot know the keyspace, its error states that Scope must be set.
+// In a keyspace effects continue in another shard when a range is split: the idempotency key stays
+// the same. If Open cannot know the keyspace, its error says that Scope must be set.
 func TestScopeOfAKeyspace(t *testing.T) {
 	bubble(t, func(w *world) {
 		bank, ran := newProvider(true), 0
@@ -787,7 +786,7 @@ func TestScopeOfAKeyspace(t *testing.T) {
 				w.Errorf("opened with the shard's own scope: %v", err)
 			}
 			if w.shard == "orders-0002" {
-				handler = context.Background() // the name shows the keyspace
+				handler = context.Background() // the name tells
 			}
 			l, err := Open(handler, p.lease, &Options{Repeatable: true})
 			if err != nil {
@@ -809,7 +808,7 @@ func TestScopeOfAKeyspace(t *testing.T) {
 	})
 }
 
-// Take transfers the effects of a range with their idempotency keys. Ended effects are not made
+// Take brings the effects of a range along with their idempotency keys: ended effects are not made
 // again, and open effects are decided.
 func TestTake(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -871,7 +870,7 @@ func TestTake(t *testing.T) {
 		if n := bank.count(ID("test/one", "go/open")); n != 1 || bank.calls != 4 || len(bank.charges) != 3 {
 			w.Errorf("%d charges of the open one, %d calls: %v", n, bank.calls, bank.charges)
 		}
-		time.Sleep(2 * time.Hour) // ended effects are also trimmed in the new shard
+		time.Sleep(2 * time.Hour) // ended effects are trimmed in the new shard, too
 		if items, err := q.lease.List(context.Background(), Prefix, 0, 0); err != nil || len(items) > 0 {
 			w.Errorf("after Keep: %+v, %v", items, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// An effect whose function makes other effects ends, however many of them run at the same time. The
-// inner effects wait for no turn, even if another call began them and still waits for its turn.
+// An effect whose function makes other effects ends, however many of them run at once. The inner
+// effects wait for no turn, even if another call began them and still waits for its turn.
 func TestNested(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -42,7 +42,7 @@ func TestNested(t *testing.T) {
 		}
 		synctest.Wait() // two of three have a turn
 		all.Go(func() { do(context.Background(), "shared", book) })
-		synctest.Wait() // this effect waits for its turn, together with the third
+		synctest.Wait() // this one waits for its turn, with the third
 		close(ready)
 		all.Wait()
 		if took := time.Since(began); took > time.Minute {
@@ -99,7 +99,7 @@ func TestNestedAfterTakeover(t *testing.T) {
 	})
 }
 
-// An effect that would wait for itself, directly or through others, is refused immediately.
+// An effect that would wait for itself, directly or through others, is refused at once.
 func TestNestedInItself(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")

@@ -23,70 +23,67 @@ const (
 	maxAttempts   = 1000     // of Options.Attempts
 )
 
-// Options configure a Ledger. The zero value and nil are valid: an effect with an unknown outcome
-// then stays in doubt.
+// Options say how a Ledger treats effects. The zero value and nil are valid. With them, an effect
+// whose outcome is unknown stays in doubt.
 type Options struct {
 	// Scope is the scope in which idempotency keys are unique. Default: the namespace and the
-	// shard, joined by "/". In a sharding.Keyspace, the keyspace's name replaces the shard's name,
+	// shard, joined by "/". In a sharding.Keyspace, the keyspace's name replaces the shard's,
 	// because effects continue in another shard when a range is split (see Take). If ctx does not
-	// come from the handler of a sharding.Manager, a shard with a name like orders-0000 is treated
-	// as part of the keyspace orders. If two shards with such names have effects with the same key,
-	// set Scope.
+	// come from a sharding.Manager's handler, a shard with a name like orders-0000 counts as part
+	// of the keyspace orders. If two such shards have effects with the same key, set Scope.
 	Scope string
 
 	// Repeatable states that the other side honours idempotency keys: it makes the effect once,
-	// however often it receives the same key. The ledger then repeats an attempt that got no
-	// answer. The next Do also repeats an effect that a former leader left in doubt. If Resolve is
-	// set, the ledger calls Resolve for that effect instead.
+	// however often it receives the same key. The ledger then repeats an attempt without an answer.
+	// The next Do also repeats an effect that a former leader left in doubt. If Resolve is set, the
+	// ledger calls Resolve for it instead.
 	Repeatable bool
-	// Resolve, if set, decides about an effect in doubt, for example by asking the other side about
-	// its key. Open calls Resolve for every effect that was left open. Do calls Resolve after an
-	// attempt that got no answer or, with Repeatable, after the last such attempt. If Resolve
-	// returns an error, the ledger calls it again after a back-off, up to Attempts times. A minute
-	// later, it begins again. ctx ends after Deadline, or when the lease may no longer be used. Up
-	// to Concurrent calls run concurrently.
+	// Resolve, if set, decides on an effect in doubt, for example by asking the other side about
+	// its key. Open calls it for every effect that was left open. Do calls it after an attempt
+	// without an answer, or, with Repeatable, after the last attempt. If Resolve returns an error,
+	// the ledger calls it again after a back-off, up to Attempts times, and again a minute later.
+	// ctx ends after Deadline, or when the lease may no longer be used. Up to Concurrent calls run
+	// concurrently.
 	Resolve func(ctx context.Context, e Effect) (Decision, error)
 	// Rules returns the operators' rules. Default: the lease's rules (core.Lease.Rules). The
 	// command "tenure effect resolve" writes rules of the kind control.Resolve. Such a rule decides
-	// about an effect that is open and not being attempted. It takes precedence over Resolve. The
-	// ledger calls Rules every second, and for each decision.
+	// on an effect that is open and not being attempted, before Resolve is called. The ledger calls
+	// Rules every second, and for each decision.
 	Rules func() []control.Rule
 
-	// Concurrent is the largest number of calls of fn and Resolve that run concurrently. Further
-	// calls of Do wait for their turn. Concurrent does not include nested effects (see Do), of
-	// which at most 1024 run. If a process dies, it leaves up to Concurrent attempted effects open.
-	// Default 64, at most 1024.
+	// Concurrent is the number of calls of fn and Resolve that run concurrently. It excludes nested
+	// effects (see Do), of which at most 1024 run. Do waits for its turn. When a process dies, up
+	// to this number of effects are open. Default 64, at most 1024.
 	Concurrent int
-	// MaxInDoubt is the largest number of effects that may be open without being attempted. Once
-	// this number is reached, Do begins no new effect and returns ErrFull. Default 1000, at most
-	// 10,000.
+	// MaxInDoubt is the number of effects that may be open without being attempted. Above this
+	// number, Do begins no new effect and returns ErrFull. Default 1000, at most 10,000.
 	MaxInDoubt int
-	// MaxResult is the largest size of a result, in bytes. Default 4096, at most a quarter of the
-	// bytes of one commit (core.Limits). If a result is longer, the ledger keeps only the fact that
-	// the effect happened.
+	// MaxResult limits a result, in bytes. Default 4096, at most a quarter of the bytes of one
+	// commit (core.Limits). If a result is longer, the ledger keeps only the fact that the effect
+	// happened.
 	MaxResult int
 
-	// Deadline limits how long one Do takes from its first attempt, including waits. It also limits
-	// one call of Resolve. Default 30 s. If it exceeds core.Options.DrainBudget, an effect that
-	// begins just before the lease ends may outlast the budget. Such an effect is then in doubt.
+	// Deadline limits one Do, from its first attempt on and including waits, and one call of
+	// Resolve. Default 30 s. If it exceeds core.Options.DrainBudget, an effect that begins just
+	// before the lease ends may outlast the budget. Such an effect is then in doubt.
 	Deadline time.Duration
 	// Attempts is the largest number of calls of fn within one Do. Default 5, at most 1000.
 	Attempts int
 	// BackoffMin and BackoffMax limit the wait between attempts, which doubles each time. A random
-	// part, up to half of the wait, is subtracted. Defaults 100 ms and 5 s.
+	// part of up to half is subtracted. Defaults 100 ms and 5 s.
 	BackoffMin, BackoffMax time.Duration
 
-	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with the same key
-	// makes the effect again. Default 24 h, at least 1 s. If a leader's clock is ahead, the leader
-	// removes effects too early by that amount. Effects that ended under this leader are kept too
-	// long by the same amount.
+	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with its key
+	// makes the effect again. Default 24 h, at least 1 s. A clock that is set ahead shortens Keep
+	// by the same amount. An effect whose end that clock recorded is kept longer by the same
+	// amount.
 	Keep time.Duration
 
 	// Logger logs each effect that stays in doubt at Warn, and each effect that an operator decided
-	// at Info. If background work keeps failing, Logger logs the first error at Warn, further
-	// errors after 1, 5 and 15 minutes, and then one every 15 minutes. It logs the end of these
-	// errors at Info. All ledgers with the same Stats share these lines. Default: slog.Default at
-	// the call of Open.
+	// at Info. If the ledger retries after background errors, Logger logs the first at Warn, one
+	// after 1, 5 and 15 minutes, and then one every 15 minutes. It logs the end of these errors at
+	// Info. All ledgers with the same Stats share these lines. Default: slog.Default at the call of
+	// Open.
 	Logger *slog.Logger
 	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a
 	// private Stats.

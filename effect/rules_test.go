@@ -40,7 +40,7 @@ func (w *world) order(r control.Rule) {
 // A ledger obeys the rules that the elector of its lease reads, and logs the author of a decision.
 // The next leader knows the rules before it decides about open effects, however late the store's
 // reply is.
-func TestRulesOfTheLease(t *testing.T) { // not parallel, because it sets the default of slog
+func TestRulesOfTheLease(t *testing.T) { // not parallel: it sets the default of slog
 	var mu sync.Mutex
 	var log bytes.Buffer
 	before := slog.Default()
@@ -88,7 +88,7 @@ func TestRulesOfTheLease(t *testing.T) { // not parallel, because it sets the de
 		l.Close()
 		p.resign()
 
-		// A member that cannot read the rules opens its ledger without them.
+		// A member that cannot read the rules opens its ledger without.
 		p = w.lead("c")
 		l = p.open(Options{})
 		if _, err := w.do(l, "pay/3", newProvider(false).lose(9)); !errors.Is(err, ErrInDoubt) {

@@ -54,7 +54,7 @@ func (l *Ledger) make(f *flight) outcome {
 func (l *Ledger) meet(f *flight, e Effect) outcome {
 	later, again := l.takeLater(f.key)
 	switch {
-	case !e.State.Open(): // idle still lists the effect if the reply to its last write was lost
+	case !e.State.Open(): // idle still lists it if the reply to its last write was lost
 		l.take(f.key)
 		return l.answer(e, nil)
 	case later.e.State == Repeat && f.fn != nil:
@@ -65,7 +65,7 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 	f.met = &e
 	hand := l.byHand(e)
 	ours := e.State == InDoubt && e.Token == l.lease.Token()
-	if hand == nil && ours && !again { // the effect was left to a person under this lease
+	if hand == nil && ours && !again { // it was left to a person under this lease
 		l.leave(e)
 		return outcome{err: &InDoubtError{Shard: l.lease.Shard(), Effect: e}}
 	}
@@ -109,8 +109,8 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 	return l.pursue(f, e, !undone)
 }
 
-// pursue attempts an effect whose intent is written. If unsure is true, the effect may have
-// happened already.
+// pursue attempts an effect whose intent is written. If unsure is true, it may have happened
+// already.
 func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	ctx, cancel := l.bounded(f.ctx, f)
 	defer cancel()
@@ -154,8 +154,7 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	}
 }
 
-// bounded returns the context for fn and Resolve. This context carries the values of ctx and the
-// flight.
+// bounded returns the context for fn and Resolve, which carries the values of ctx, and the flight.
 func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
 	ctx, timer := context.WithTimeout(ctx, l.o.Deadline)
@@ -195,8 +194,8 @@ func (l *Ledger) stopped() bool {
 	}
 }
 
-// decide returns the decision about an effect in doubt. The decision comes from Resolve or, if
-// Resolve is not set, from Repeatable.
+// decide returns the decision about an effect in doubt. It comes from Resolve or, without Resolve,
+// from Repeatable.
 func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	if l.o.Resolve == nil {
 		if l.o.Repeatable {
@@ -259,7 +258,7 @@ func record(e Effect) []core.Op {
 }
 
 // write writes the state of an effect and returns its outcome, with the result if the effect is
-// done. cause is fn's error. If the write fails, the ledger repeats it later.
+// done. cause is fn's error. If the write fails, it is repeated later.
 func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	_, err := l.w.put("", record(e)...)
 	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server accepts less now
@@ -323,14 +322,14 @@ func (l *Ledger) doubtful(e Effect, failed error) outcome {
 	if e.State == Repeat {
 		return outcome{err: err, again: true}
 	}
-	if !err.lost { // when the handler ends, a lost lease is reported once for all effects
+	if !err.lost { // the end of the handler reports a lost lease once, for all effects
 		l.o.logError(err)
 	}
 	return outcome{err: err}
 }
 
-// undecided returns the outcome of an effect for which Resolve failed. The ledger calls Resolve
-// again later.
+// undecided returns the outcome of an effect for which Resolve failed; Resolve is called again
+// later.
 func (l *Ledger) undecided(e Effect, err error) outcome {
 	l.mu.Lock()
 	l.later[e.Key] = late{}
@@ -343,8 +342,8 @@ func (l *Ledger) undecided(e Effect, err error) outcome {
 	return l.settle(e, Decision{Reason: reason}, nil)
 }
 
-// postpone records an effect for later. The ledger then writes the outcome if it is known, and
-// otherwise decides about the effect.
+// postpone records an effect for later. Its outcome is then written if it is known, and decided
+// otherwise.
 func (l *Ledger) postpone(e Effect, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

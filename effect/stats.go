@@ -12,9 +12,9 @@ import (
 )
 
 // Stats counts the work of a process's ledgers, for metrics and the board. A process makes one
-// Stats and gives it to all its ledgers (Options.Stats). It also gives the Stats to packages
-// tenureprom, tenureotel and tenurehttp, which show the counts. The zero value is ready to use.
-// Stats is safe for concurrent use.
+// Stats and gives it to all its ledgers (Options.Stats). It also gives it to packages tenureprom,
+// tenureotel and tenurehttp, which show the counts. The zero value is ready to use. Stats is safe
+// for concurrent use.
 type Stats struct {
 	begun, done, failed, refused, retries, full atomic.Uint64
 
@@ -29,18 +29,18 @@ type Stats struct {
 type Counts struct {
 	// Begun is the number of new effects whose intent was written.
 	Begun uint64
-	// Done, Failed and Refused are the numbers of effects that ended. Refused counts the effects
-	// whose error was marked by the function Refused. Failed counts all other effects that did not
-	// happen or were compensated.
+	// Done, Failed and Refused are the numbers of effects that ended. Refused counts effects whose
+	// error was marked by the function Refused. Failed counts all others that did not happen or
+	// were compensated.
 	Done, Failed, Refused uint64
 	// Retries is the number of calls of a Func after the first call for its effect.
 	Retries uint64
 	// Full is the number of calls to Do that began nothing and returned ErrFull.
 	Full uint64
 
-	// InDoubt counts the open effects that no call attempts and that Resolve or the next Do will
-	// decide. Unresolved counts the open effects that only a person can decide. Both count only
-	// effects of open ledgers whose lease is valid.
+	// InDoubt counts the open effects that no call attempts, and that Resolve or the next Do will
+	// decide. Unresolved counts the open effects that only a person can decide. Both cover open
+	// ledgers whose lease is valid.
 	InDoubt, Unresolved Waiting
 	// Shards lists the shards with such effects, by name.
 	Shards []ShardCounts
@@ -84,7 +84,7 @@ func (s *Stats) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.ledgers {
-		if l.lease.Err() == nil { // otherwise the next leader counts them
+		if l.lease.Err() == nil { // otherwise they are the next leader's
 			l.count(&c)
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Stats) close(l *Ledger) {
 // idle is an open effect that no call attempts.
 type idle struct {
 	began  time.Time
-	person bool // neither Resolve nor the next Do decides about it
+	person bool // neither Resolve nor the next Do decides on it
 }
 
 // leave records that no call attempts an open effect.
@@ -123,7 +123,7 @@ func (l *Ledger) leave(e Effect) {
 	l.idle[e.Key] = idle{began: e.Began, person: e.State != Repeat && !later && (alone || ours)}
 }
 
-// take records that an effect is being attempted or has ended.
+// take records that an effect is attempted, or has ended.
 func (l *Ledger) take(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

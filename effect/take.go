@@ -11,10 +11,10 @@ import (
 
 const maxTake = 128 << 20 // largest total of the operations that Take returns, in bytes
 
-// Take returns the operations that transfer the effects of a range, for use in a sharding.Take. The
-// argument lease is the lease of the shard that receives the range, and from is the shard that had
-// the range before. has reports whether an effect's key belongs to the range. Open effects stay
-// open. The next Do decides about them, as it does after a takeover.
+// Take returns the operations that transfer the effects of a range, for use in a sharding.Take.
+// lease is the lease of the shard that receives the range. The shard from had the range before. has
+// reports whether an effect's key belongs to the range. Open effects stay open: the next Do
+// decides, as it does after a takeover.
 //
 //	ops, err := effect.Take(ctx, backend, lease, from, func(key string) bool {
 //		return r.Has(keys.Of(strings.TrimPrefix(key, "pay/")))

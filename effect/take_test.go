@@ -11,14 +11,13 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Take transfers the whole range with its index, whatever the keys are.
+// Take brings along all of the range, with its index, whatever the keys are.
 func TestTakeWhole(t *testing.T) {
 	bubble(t, func(w *world) {
 		write := func(p *leader, of string) (keys []string) {
 			var ops []core.Op
 			for i := range 900 {
-				// Some keys are prefixes of others, and some have the characters at the ends of the
-				// order.
+				// Some end where others go on, and some have the characters at the ends of the order.
 				key := []string{"go/%d", "go/_-%d", "go/z/%03d.x", "go-%d", "g/%d", "stay/%d", "go/order_%04d", "z%d", "go/%[1]d/%[1]d"}[i%9]
 				e := Effect{Key: fmt.Sprintf(key, i/9), State: Done, Reason: of, Began: now(), Ended: now()}
 				if i%2 == 0 {

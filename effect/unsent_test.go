@@ -55,8 +55,8 @@ func TestNotSentErrors(t *testing.T) {
 func TestNotSent(t *testing.T) {
 	bubble(t, func(w *world) {
 		for name, c := range map[string]struct {
-			refused, served int    // connections, in this order; after them, all are refused
-			answer          string // to the first request; if empty, the request is read, and the connection is closed
+			refused, served int    // connections, in this order; then all are refused
+			answer          string // to the first request; empty: it is read, and the connection is closed
 			calls           int
 			want            error
 		}{
@@ -106,13 +106,12 @@ func TestNotSent(t *testing.T) {
 	})
 }
 
-// get makes a request before the request that counts, with a context that is not the ledger's.
+// get is a request before the one that counts, with no context of the ledger's.
 func get(_ context.Context, client *http.Client) (*http.Response, error) {
 	return client.Get("http://a/warm")
 }
 
-// serveOnce answers the requests of a connection up to the first POST, to which it gives the
-// answer.
+// serveOnce answers requests of a connection up to the first POST, which has the answer.
 func serveOnce(c net.Conn, answer string) {
 	defer c.Close()
 	for in := bufio.NewReader(c); ; {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// stored returns the state of an effect in the store.
+// stored is the state of an effect in the store.
 func (w *world) stored(p *leader, key string) Effect {
 	w.Helper()
 	e, err := Read(context.Background(), p.b, "pay", key)
@@ -26,7 +26,7 @@ func (w *world) stored(p *leader, key string) Effect {
 }
 
 // TestOutcomeUnwritten: if the store refuses an outcome and the lease stays valid, the outcome is
-// written later. Therefore, no effect stays begun under the current token.
+// written later. So no effect stays begun under the current token.
 func TestOutcomeUnwritten(t *testing.T) {
 	asked := func(context.Context, Effect) (Decision, error) {
 		return Decision{State: Done, Result: []byte("found")}, nil
@@ -57,7 +57,7 @@ func TestOutcomeUnwritten(t *testing.T) {
 				if !errors.Is(err, ErrInDoubt) || errors.Is(err, core.ErrLost) || x.err == nil && out != "paid" {
 					w.Errorf("got %q, %v", out, err)
 				}
-				time.Sleep(3*laterEvery + laterEvery/2) // not at the instant of an attempt
+				time.Sleep(3*laterEvery + laterEvery/2) // not at the instant of a try, of which the store would refuse the first write only
 				if e := w.stored(one, "pay/1"); e.State != Begun || e.Token != one.lease.Token() {
 					w.Errorf("the store refused what it has: %+v", e)
 				}
@@ -192,7 +192,7 @@ func TestGoexit(t *testing.T) {
 		}
 		l.Close()
 
-		var asked atomic.Int32 // a resolver that ends its goroutine is called again
+		var asked atomic.Int32 // a resolver that does so is asked again
 		l = one.open(Options{Resolve: func(context.Context, Effect) (Decision, error) {
 			if asked.Add(1) <= 5 { // every attempt of the first Do
 				runtime.Goexit()
@@ -211,8 +211,8 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// TestResolveGoexit: if a resolver, a rules function or a hook ends its goroutine, this delays
-// neither other effects nor Close.
+// TestResolveGoexit: a resolver, rules and a hook that end their goroutine delay no other effect,
+// nor Close.
 func TestResolveGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -246,7 +246,7 @@ func TestResolveGoexit(t *testing.T) {
 	})
 }
 
-// TestOrphan: an effect that is listed as open but has no record is removed from the list and the
+// TestOrphan: an effect that is listed as open and has no record is removed from the list and the
 // counts.
 func TestOrphan(t *testing.T) {
 	for name, resolve := range map[string]func(context.Context, Effect) (Decision, error){

@@ -23,8 +23,8 @@ import (
 
 const ttl = time.Second
 
-// world is a store, and leaders of one shard on it, in a bubble of fake time. If a goroutine is
-// left at the end, the test fails.
+// world is a store, and leaders of one shard on it, in a bubble of fake time. A goroutine that is
+// left at the end fails the test.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -40,7 +40,7 @@ type world struct {
 	writeOps  int                           // if not 0, of the operations of one commit
 	takesOps  atomic.Int64                  // if not 0, a write with more operations is refused
 	slowRules atomic.Int64                  // how long a read of the operators' rules takes
-	noRules   atomic.Bool                   // a read of the operators' rules fails
+	noRules   atomic.Bool                   // it fails
 	late      atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
 }
 

@@ -10,17 +10,17 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// The limits of one commit. The store's own limits may be lower.
+// Limits of one commit. The store's may be lower.
 const (
 	mostOps   = 1024
 	mostBytes = 512 << 10
 )
 
-// reads is the number of records that are read at the same time after a conflict.
+// reads is the number of records that are read together after a conflict.
 const reads = 16
 
 // If at least gatherFrom effects are in progress, a commit waits up to gatherFor for half as many
-// writes. Without this wait, a fast store would get one call for every few writes.
+// writes. Otherwise, a fast store would get a call for every few writes.
 const (
 	gatherFrom = 8
 	gatherFor  = 2 * time.Millisecond
@@ -28,8 +28,8 @@ const (
 )
 
 // outbox writes for all effects of a ledger in as few commits as possible. Entries that arrive
-// during one commit form the next commit. Core alone would send each intent separately, because an
-// intent has a precondition.
+// during one commit form the next. Core would send each intent alone, because it has a
+// precondition.
 type outbox struct {
 	l *Ledger
 
@@ -40,13 +40,13 @@ type outbox struct {
 	wake  chan struct{} // something is queued, or closed is set
 	ended chan struct{} // write has returned
 	bytes int           // largest size of one commit, according to the store
-	ops   int           // largest number of operations, lowered if the server accepts fewer; only write uses it
+	ops   int           // largest number of operations, lowered if the server takes fewer; only write uses it
 }
 
 // An entry is committed or refused as a whole.
 type entry struct {
 	ops   []core.Op
-	key   string     // key of an intent's record, which must not exist; otherwise empty
+	key   string     // of an intent's record, which must not exist; otherwise empty
 	found *core.Item // the record that existed; nothing was written
 	err   error
 	done  chan struct{} // closed after found and err are set
@@ -64,9 +64,8 @@ func newOutbox(l *Ledger) *outbox {
 	return w
 }
 
-// put commits ops and waits until they are committed or the lease is over. If key is not empty, the
-// record with this key must not exist. If the record exists, put commits nothing and returns the
-// record.
+// put commits ops and waits until they are committed or the lease is over. If key is not empty, it
+// is the key of a record that must not exist; if the record exists, put returns it instead.
 func (w *outbox) put(key string, ops ...core.Op) (*core.Item, error) {
 	e := &entry{ops: ops, key: key, done: make(chan struct{})}
 	w.enqueue(e)
@@ -130,7 +129,7 @@ func (w *outbox) gather() {
 	}
 }
 
-// next takes the entries of the next commit, within the limits. No key occurs twice in the commit.
+// next takes the entries of the next commit, within the limits. No key occurs twice.
 func (w *outbox) next() (batch []*entry, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,8 +153,8 @@ func (w *outbox) next() (batch []*entry, closed bool) {
 	return batch, w.closed
 }
 
-// send commits a batch. If an intent's record already exists, the intent's entry receives the
-// record, and the other entries are committed without that entry.
+// send commits a batch. If an intent's record already exists, its entry receives the record, and
+// the other entries are committed without it.
 func (w *outbox) send(batch []*entry) {
 	for len(batch) > 0 {
 		var ops []core.Op

@@ -5,11 +5,11 @@
 //   - payments: payments through a provider that loses replies, each charged exactly once;
 //   - toolproxy: calls of tools by AI agents, each made once or reported as in doubt;
 //   - cron: a job that runs on one machine, wired with fx, on any backend;
-//   - python: a leader written in Python, which uses the sidecar "tenure serve", and a client that
-//     asks any member for the owner of a key and sends the request there;
+//   - python: a leader without Go, through the sidecar tenure serve, and a client that sends
+//     requests to the owner of their key, by the map of owners of any member;
 //   - consumer: the partitions of a stream shared among members, wired with fx;
 //   - orders: orders over HTTP, forwarded to the owner of their shard, with read models on every
-//     member, and a number of shards that changes under load, wired with fx.
+//     member and a number of shards that changes while it serves, wired with fx.
 //
-// The examples are a separate module, so run their commands in this folder.
+// They are a separate module: run the commands in this folder.
 package examples

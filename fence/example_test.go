@@ -37,7 +37,7 @@ func ExampleMark_Do() {
 	// a former leader is refused: true
 }
 
-// ledger makes a database with a table of payments next to the marks.
+// ledger makes a database with a table of payments beside the marks.
 func ledger() (db *sql.DB, marks *fence.SQL, remove func()) {
 	dir, err := os.MkdirTemp("", "marks")
 	if err != nil {
@@ -55,7 +55,7 @@ func ledger() (db *sql.DB, marks *fence.SQL, remove func()) {
 	return db, marks, func() { db.Close(); os.RemoveAll(dir) }
 }
 
-// The transaction that writes also raises the mark.
+// The mark is raised in the transaction that writes.
 func ExampleSQL_AdmitTx() {
 	db, marks, remove := ledger()
 	defer remove()
@@ -82,8 +82,8 @@ func ExampleSQL_AdmitTx() {
 	// a former leader is refused: true
 }
 
-// Any number of processes of a service write to one database. Handler refuses early and passes the
-// fence on, and the transaction decides.
+// Any number of processes of a service write to one database. Handler refuses early and
+// hands the fence on; the transaction decides.
 func ExampleWriteError() {
 	db, marks, remove := ledger()
 	defer remove()

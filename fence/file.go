@@ -22,8 +22,8 @@ var _ Storage = (*File)(nil)
 
 // File keeps marks in a file, for one process on one machine. Raise appends a line and syncs it to
 // disk (fsync) before it returns. A File keeps at most 100,000 marks. It is safe for concurrent use
-// by that process. On systems with flock, which are all except Windows, OpenFile refuses a second
-// process.
+// by that process. If the system has flock, as every system except Windows does, a second process
+// is refused.
 type File struct {
 	path string
 
@@ -44,9 +44,9 @@ type fileMark struct {
 	Fence    driver.Fence `json:"fence"`
 }
 
-// OpenFile opens the marks in the file at path. It creates the file if necessary, but the folder
-// must exist. If a crash left the last line incomplete, OpenFile removes that line, because no
-// caller received an answer for it. Any other damage is an error. The caller closes the File.
+// OpenFile opens the marks in the file at path. It creates the file if necessary; the folder must
+// exist. If a crash cut the last line short, OpenFile removes it, since no caller received an
+// answer for it. Any other damage is an error. The caller closes the File.
 func OpenFile(path string) (*File, error) {
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *File) open() error {
 	return errors.Join(f.Sync(), syncFolder(s.path))
 }
 
-// readMarks reads lines up to the end, or up to a last line that has no line break. good is the
-// offset after the last complete line.
+// readMarks reads lines up to the end, or to a last line without its line break. good is the offset
+// after the last complete line.
 func readMarks(r io.Reader) (marks map[string]driver.Fence, lines int, good int64, err error) {
 	marks = make(map[string]driver.Fence)
 	in := bufio.NewReaderSize(r, maxLine)
@@ -131,7 +131,7 @@ func decodeMark(line []byte) (fileMark, error) {
 // tooLong reports whether most lines of the file are superseded marks.
 func (s *File) tooLong() bool { return s.lines > 2*len(s.marks)+100 }
 
-// rewrite replaces the file with a file that has one line for each mark.
+// rewrite replaces the file with one that has a line for each mark.
 func (s *File) rewrite() (err error) {
 	next, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".new-*")
 	if err != nil {
@@ -203,6 +203,16 @@ func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driv
 		return driver.Fence{}, s.broken
 	}
 	return f, nil
+}
+
+// Load implements Storage.
+func (s *File) Load(ctx context.Context, resource string) (driver.Fence, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ready(ctx); err != nil {
+		return driver.Fence{}, err
+	}
+	return s.marks[resource], nil
 }
 
 func (s *File) ready(ctx context.Context) error {

@@ -17,10 +17,12 @@ import (
 // belongs to one namespace. A Storage's methods are safe for concurrent use. Each implementation
 // states how durable its marks are.
 type Storage interface {
-	// Raise stores f as the resource's mark if the resource has no mark or f's token is greater. In
+	// Raise stores f as the resource's mark if the resource has none or f's token is greater. In
 	// the same atomic step, it returns the resulting mark. f was admitted if and only if f is the
 	// returned mark. After an error, the mark may or may not have been raised.
 	Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error)
+	// Load returns the resource's mark, or the zero Fence.
+	Load(ctx context.Context, resource string) (driver.Fence, error)
 }
 
 const defaultWait = 10 * time.Second
@@ -29,14 +31,14 @@ const defaultWait = 10 * time.Second
 // Options.Wait. The mark was raised, and nothing else was done. The caller may try again.
 var ErrBusy = errors.New("effects of a lower token still run")
 
-// Options configure a Mark. A nil *Options is valid.
+// Options configure a Mark. A nil Options works.
 type Options struct {
-	// MayWrite reports whether the leases of a shard may write to a resource. If they may not, the
-	// Mark refuses the write with a *ForeignError before it reads the resource's mark. Several
-	// goroutines may call MayWrite concurrently. Default: ByName.
+	// MayWrite reports whether the leases of a shard may write to a resource. If not, the Mark
+	// refuses them with a *ForeignError before it reads the mark. Several goroutines may call it
+	// concurrently. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// Wait is how long a token waits at most for effects of lower tokens. The contexts of these
-	// effects have been cancelled. Make Wait longer than these effects take to end. Default 10 s.
+	// Wait limits how long a token waits for effects of lower tokens, whose contexts it has
+	// cancelled. Make Wait longer than these effects take to end. Default 10 s.
 	Wait time.Duration
 	// OnRefused is called for every refusal, in the goroutine whose write was refused. It must
 	// return quickly.
@@ -65,14 +67,14 @@ type effect struct {
 	fence  driver.Fence
 	cancel context.CancelCauseFunc // of the effect's context
 	// superseded ends when a higher token waits, or the effect has ended. Unlike the effect's
-	// context, it does not end with the caller's context.
+	// context, it does not end with the caller's.
 	superseded context.Context
 	supersede  context.CancelFunc
 	leave      func()
 }
 
-// ByName reports whether a resource belongs to a shard by its name: "ledger" and "ledger/..."
-// belong to shard "ledger".
+// ByName reports whether a resource has the shard's name: "ledger" and "ledger/..." belong to shard
+// "ledger".
 func ByName(shard driver.ShardID, resource string) bool {
 	rest, ok := strings.CutPrefix(resource, string(shard))
 	return ok && (rest == "" || rest[0] == '/')
@@ -93,10 +95,10 @@ func NewMark(s Storage, o *Options) *Mark {
 	return m
 }
 
-// Admit raises the resource's mark to f if f's token is higher. If f is then the mark, Admit
-// returns nil. Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard
-// may not write to the resource at all. The answer is valid only at that instant. A later write is
-// not protected from a newer holder unless the resource itself accepts only one writer. See Do.
+// Admit raises the resource's mark to f if it is higher. If f is then the mark, Admit returns nil.
+// Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard may not write
+// to the resource at all. The answer holds for that instant only: a later write is not protected
+// from a newer holder, unless the resource itself accepts only one writer. See Do.
 //
 // An error that matches neither driver.ErrLost nor driver.ErrInvalid comes from the Storage. The
 // caller must not write, but may try again.
@@ -114,14 +116,13 @@ func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error
 	return m.refuse(&RefusedError{Resource: resource, Fence: f, Current: current})
 }
 
-// Do admits f and then runs effect, in this goroutine. While effect runs, a higher token for this
-// resource may be admitted. From then on, f and all lower tokens are refused, and the context of
-// effect ends with a *RefusedError as its cause. The higher token's Do or Seal waits until effect
+// Do admits f and then runs effect, in this goroutine. A higher token for this resource may be
+// admitted while effect runs. From then on, f and all lower tokens are refused, and effect's
+// context ends with a *RefusedError as its cause. The higher token's Do or Seal waits until effect
 // has returned. Effects under one fence run concurrently.
 //
 // ctx and Options.Wait limit the wait. If effects of lower tokens do not end in time, the error
-// matches ErrBusy. The context of effect is a child of ctx. Do returns the error of effect
-// unchanged.
+// matches ErrBusy. effect's context is a child of ctx. Do returns effect's error unchanged.
 func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect func(context.Context) error) error {
 	ctx, leave, err := m.Enter(ctx, resource, f)
 	if err != nil {
@@ -133,10 +134,18 @@ func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect f
 
 // Seal raises the resource's mark to f, and returns when no effect of a lower token runs in this
 // process. A new leader calls it for every resource before it announces itself. The error is that
-// of Admit, ErrBusy, or the error of ctx if ctx ends during the wait. In the last two cases, the
-// mark has nevertheless been raised.
+// of Admit, ErrBusy, or ctx's error if ctx ends during the wait. In the last two cases, the mark is
+// raised nevertheless.
 func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error {
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
+}
+
+// Current returns the resource's mark, or the zero Fence if it has none.
+func (m *Mark) Current(ctx context.Context, resource string) (driver.Fence, error) {
+	if err := CheckResource(resource); err != nil {
+		return driver.Fence{}, err
+	}
+	return m.storage.Load(ctx, resource)
 }
 
 // Refused returns the number of writes that this Mark has refused because of their fence.
@@ -160,7 +169,7 @@ func (m *Mark) refuse(e *RefusedError) error {
 	return e
 }
 
-// Enter begins an effect as Do does, but the effect need not be a function. The caller ends the
+// Enter begins an effect as Do does, for an effect that is not a function. The caller ends the
 // effect with one call to leave. If Enter returns an error, leave is nil.
 func (m *Mark) Enter(
 	ctx context.Context, resource string, f driver.Fence,
@@ -193,7 +202,7 @@ func (m *Mark) enter(
 	m.mu.Unlock()
 	e.leave = func() { m.leave(resource, g, e) }
 	entered := false
-	defer func() { // runs also if the Storage or a function of Options ends this goroutine
+	defer func() { // also if the Storage or a function of Options ends this goroutine
 		if !entered {
 			e.leave()
 		}
@@ -208,7 +217,7 @@ func (m *Mark) enter(
 	return inside, e, nil
 }
 
-// await cancels the effects of lower tokens, and returns when the last of them has ended.
+// await cancels the effects of lower tokens, and returns when the last has left.
 func (m *Mark) await(ctx context.Context, resource string, g *gate, f driver.Fence) error {
 	var over <-chan time.Time
 	for {

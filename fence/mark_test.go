@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// anyShard is a MayWrite for tests that do not depend on the resource's name.
+// anyShard is for tests that do not depend on the resource's name.
 func anyShard(driver.ShardID, string) bool { return true }
 
 func lease(session string, token driver.Token) driver.Fence {
@@ -51,6 +51,9 @@ func testAdmit(t *testing.T, s fence.Storage) {
 	m := fence.NewMark(s, &fence.Options{MayWrite: anyShard, OnRefused: func(e *fence.RefusedError) {
 		reported = append(reported, e)
 	}})
+	if h, err := m.Current(ctx, "r"); err != nil || h != (driver.Fence{}) {
+		t.Fatalf("a resource without a mark has %v, %v", h, err)
+	}
 	steps := []struct {
 		resource string
 		f        driver.Fence
@@ -60,7 +63,7 @@ func testAdmit(t *testing.T, s fence.Storage) {
 		{"r", lease("a", 5), driver.Fence{}},
 		{"r", lease("b", 5), lease("a", 5)}, // the same token from another holder
 		{"r", lease("b", 4), lease("a", 5)},
-		{"r2", lease("b", 4), driver.Fence{}}, // resources are independent
+		{"r2", lease("b", 4), driver.Fence{}}, // resources are apart
 		{"R", lease("b", 3), driver.Fence{}},
 		{"r", lease("b", 6), driver.Fence{}},
 		{"r", lease("a", 5), lease("b", 6)},
@@ -89,6 +92,9 @@ func testAdmit(t *testing.T, s fence.Storage) {
 	}
 	if m.Refused() != uint64(refusals) {
 		t.Errorf("counted %d refusals, want %d", m.Refused(), refusals)
+	}
+	if h, err := m.Current(ctx, "r"); err != nil || h != lease("c", 1<<62) {
+		t.Errorf("the mark is %v, %v", h, err)
 	}
 }
 
@@ -120,7 +126,7 @@ func TestDoExcludes(t *testing.T) {
 		defer all.Wait()
 		finish := make(chan struct{})
 		var ended atomic.Int32
-		for range 2 { // concurrent effects under one fence
+		for range 2 { // side by side under one fence
 			all.Go(func() {
 				err := m.Do(ctx, "r", lease("a", 1), func(ctx context.Context) error {
 					<-ctx.Done()
@@ -149,7 +155,7 @@ func TestDoExcludes(t *testing.T) {
 		if err := m.Seal(ctx, "other", lease("b", 2)); err != nil {
 			t.Fatalf("another resource: %v", err)
 		}
-		all.Go(func() { // cancelled effects end one by one
+		all.Go(func() { // cancelled effects end one by one, each in its own time
 			time.Sleep(time.Minute)
 			finish <- struct{}{}
 			finish <- struct{}{}
@@ -301,7 +307,7 @@ func TestMessage(t *testing.T) {
 			t.Errorf("got %v, %v, want %v", got, err, m)
 		}
 	}
-	head["tenure-seq"] = "0"
+	head[fence.MessageSeq] = "0"
 	if _, err := fence.ReadMessage(get); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("number 0: %v", err)
 	}

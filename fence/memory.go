@@ -10,7 +10,7 @@ import (
 
 var _ Storage = (*Memory)(nil)
 
-// Memory keeps marks in memory. It is for tests and for resources that do not outlive the process.
+// Memory keeps marks in memory, for tests and for resources that exist no longer than the process.
 // A restart loses the marks. Memory keeps at most 100,000 marks. The zero value is ready to use.
 // Memory is safe for concurrent use.
 type Memory struct {
@@ -18,8 +18,8 @@ type Memory struct {
 	marks map[string]driver.Fence
 }
 
-// maxMarks is the largest number of marks in a Memory or a File. There is a limit because callers
-// may be able to choose the names.
+// maxMarks limits the marks of a Memory or a File, because callers may be able to choose their
+// names.
 const maxMarks = 100_000
 
 // room returns an error if a further mark would exceed maxMarks.
@@ -47,4 +47,11 @@ func (s *Memory) Raise(_ context.Context, resource string, f driver.Fence) (driv
 	}
 	s.marks[resource] = f
 	return f, nil
+}
+
+// Load implements Storage.
+func (s *Memory) Load(_ context.Context, resource string) (driver.Fence, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks[resource], nil
 }

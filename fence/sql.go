@@ -80,17 +80,16 @@ type SQLOptions struct {
 	// Table is the table of marks, with an optional schema before a dot. Default "tenure_marks".
 	// Schema returns the statement that creates it.
 	Table string
-	// MayWrite restricts AdmitTx in the same way as Options.MayWrite restricts a Mark. Default:
-	// ByName.
+	// MayWrite restricts AdmitTx, as Options.MayWrite restricts a Mark. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// OnRefused is called for each refusal by AdmitTx, as Options.OnRefused is for a Mark.
+	// OnRefused is called for refusals by AdmitTx, as Options.OnRefused is for those by a Mark.
 	OnRefused func(*RefusedError)
 }
 
 var _ Storage = (*SQL)(nil)
 
-// SQL keeps marks in a table of the application's own database. Use SQL as the Storage of a Mark
-// or, better, in the transactions that write the protected data. SQL is safe for concurrent use.
+// SQL keeps marks in a table of the application's own database. Use it as the Storage of a Mark or,
+// better, in the transactions that write the protected data. SQL is safe for concurrent use.
 type SQL struct {
 	db          *sql.DB
 	schema      string
@@ -99,8 +98,8 @@ type SQL struct {
 	onRefused   func(*RefusedError)
 }
 
-// NewSQL returns a storage in db, which the caller closes. NewSQL does no I/O: the application's
-// own migrations create the table with the statement that Schema returns.
+// NewSQL returns a storage in db. The caller closes db. NewSQL does no I/O: the application's own
+// migrations create the table with the statement that Schema returns.
 func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	if err := checkDialect(o.Dialect); err != nil {
 		return nil, err
@@ -144,14 +143,14 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 }
 
 // Schema returns the statement that creates the table of marks, for the application's migrations.
-// The run-time role needs SELECT, INSERT and UPDATE on this table, and must not be able to delete
-// its rows.
+// The run-time role needs SELECT, INSERT and UPDATE on it, and must not be able to delete its rows.
 func (s *SQL) Schema() string { return s.schema }
 
 // AdmitTx admits f inside the caller's own transaction, and locks the mark until the transaction
-// ends. The transaction's writes therefore take effect if and only if f is not superseded when the
-// transaction commits. The commit also raises the mark. Call AdmitTx as the first statement of the
-// transaction, and roll back after any error. Transactions on one resource run one after another.
+// ends. The transaction's writes therefore take effect if and only if f is not superseded at its
+// commit. The commit raises the mark in the same step. Call AdmitTx as the first statement of the
+// transaction. After any error, the caller rolls back. Transactions on one resource run one after
+// another.
 func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
 	if err := check(resource, f); err != nil {
 		return err
@@ -190,9 +189,22 @@ func (s *SQL) raiseIn(ctx context.Context, tx *sql.Tx, resource string, f driver
 		int64(f.Token)); err != nil {
 		return driver.Fence{}, err
 	}
+	return scanMark(tx.QueryRowContext(ctx, s.load, resource))
+}
+
+// Load implements Storage.
+func (s *SQL) Load(ctx context.Context, resource string) (driver.Fence, error) {
+	h, err := scanMark(s.db.QueryRowContext(ctx, s.load, resource))
+	if errors.Is(err, sql.ErrNoRows) {
+		return driver.Fence{}, nil
+	}
+	return h, err
+}
+
+func scanMark(row *sql.Row) (driver.Fence, error) {
 	var shard, session string
 	var token int64
-	if err := tx.QueryRowContext(ctx, s.load, resource).Scan(&shard, &session, &token); err != nil {
+	if err := row.Scan(&shard, &session, &token); err != nil {
 		return driver.Fence{}, err
 	}
 	return driver.Fence{Shard: driver.ShardID(shard), Session: driver.SessionID(session), Token: driver.Token(token)}, nil

@@ -15,7 +15,7 @@ func Format(f driver.Fence) string {
 	return string(f.Shard) + "/" + string(f.Session) + "/" + strconv.FormatInt(int64(f.Token), 10)
 }
 
-// Parse parses a fence in the form that Format returns. The error matches driver.ErrInvalid.
+// Parse reads the form that Format writes. The error matches driver.ErrInvalid.
 func Parse(s string) (driver.Fence, error) {
 	parts := strings.SplitN(s, "/", 4)
 	if len(s) > 512 || len(parts) != 3 {
@@ -33,7 +33,7 @@ func Parse(s string) (driver.Fence, error) {
 type contextKey struct{}
 
 // NewContext returns a context that carries a fence to Transport and to the interceptors of package
-// fencegrpc. A handler first calls NewContext with its lease's fence.
+// fencegrpc. A handler first calls it with its lease's fence.
 func NewContext(ctx context.Context, f driver.Fence) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }

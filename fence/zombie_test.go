@@ -88,14 +88,14 @@ func writer(args []string) int {
 	return 0
 }
 
-// resource is the server. It counts accepted writes.
+// resource is the server's side: it counts accepted writes.
 type resource struct {
 	where    string
 	accepted func() int
 }
 
 func openResource(kind, where string) (write, error) {
-	kind, _ = strings.CutSuffix(kind, " unfenced") // the server handles this part
+	kind, _ = strings.CutSuffix(kind, " unfenced") // the other side's business
 	switch kind {
 	case "http":
 		client := &http.Client{Transport: &fence.Transport{}}
@@ -240,7 +240,7 @@ func TestZombie(t *testing.T) {
 		{"grpc", "refused"},
 		{"sql locked row", "refused"},
 		{"sql protected row", "refused"},
-		// The controls show that the damage happens without the fence.
+		// The controls: without the fence the damage is done.
 		{"http unfenced", "accepted"},
 		{"grpc unfenced", "accepted"},
 		{"sql plain", "accepted"},

@@ -14,30 +14,30 @@ import (
 // Apply and Restore never overlap: each begins after the previous one has returned. Both must
 // return soon after ctx ends.
 type Applier interface {
-	// Load returns the position of each shard, and the identity of the store to which the positions
-	// belong. At the first start, both are empty. The Tailer calls Load when Run begins, and after
-	// Apply has returned ErrMoved. If Load returns an error, the Tailer tries again, unless the
+	// Load returns the position of each shard, and the identity of the store that the positions
+	// belong to. At the very first start, both are empty. The Tailer calls Load when Run begins,
+	// and after Apply has returned ErrMoved. After an error, the Tailer tries again, unless the
 	// error matches core.ErrStoreChanged.
 	Load(ctx context.Context) (Checkpoint, error)
 
 	// Apply applies all entries of the batch in order and moves the shard's position to b.Last(),
-	// afterwards or in the same step. After Apply has returned nil, the Tailer does not pass the
-	// batch again in this process.
+	// afterwards or in the same step. If Apply returns nil, the batch does not come again in this
+	// process.
 	//
-	// After an error, the Tailer tries again after a back-off, from the same entry, perhaps with a
-	// batch of another size. If an Applier does not save the position and the effect in one step,
-	// an entry may come again after an error or a crash. The Applier must then be idempotent by
-	// (shard, seq). An error that matches ErrMoved means that the shard's position is not b.From.
-	// The Tailer then calls Load.
+	// After an error, the Tailer tries again with back-off, from the same entry, perhaps with a
+	// batch of another size. If the position and the effect are not one step, an entry may come
+	// again after an error or a crash. The Applier must then be idempotent by (shard, seq). An
+	// error that matches ErrMoved says that the shard's position is not b.From. The Tailer then
+	// calls Load.
 	Apply(ctx context.Context, b Batch) error
 }
 
-// Restorer is an Applier that can begin with a snapshot. If an Applier that is not a Restorer needs
-// trimmed entries, the shard stays at its position, and the Tailer reports this.
+// Restorer is an Applier that can begin at a snapshot. If a shard's log was trimmed ahead of an
+// Applier that is not a Restorer, the shard stays at its position. The Tailer reports this.
 type Restorer interface {
 	Applier
-	// Restore replaces the whole state of the snapshot's shard, and moves the shard's position from
-	// the given position to that of the snapshot. In all other respects, Restore is like Apply.
+	// Restore replaces the whole state of the snapshot's shard, and moves its position from the
+	// given one to the snapshot's. Otherwise, Restore is like Apply.
 	Restore(ctx context.Context, from Position, s *Snapshot) error
 }
 
@@ -63,8 +63,8 @@ func (b Batch) Last() Position {
 	return Position{Shard: b.From.Shard, Seq: e.Seq, Token: e.Token}
 }
 
-// ApplyFunc applies the entries of a batch in order, and must be idempotent by (shard, seq).
-// Applier describes from which goroutines it is called.
+// ApplyFunc applies the entries of a batch in order, and must be idempotent by
+// (shard, seq). See Applier for its goroutines.
 type ApplyFunc func(ctx context.Context, b Batch) error
 
 // RestoreFunc replaces the whole state of the snapshot's shard.

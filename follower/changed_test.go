@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestStoreWentBack checks T8 while the follower runs and across a restart. The head is behind the
-// position, or other entries have brought it up to the position.
+// TestStoreWentBack: T8, while following and over a restart, with the head behind the position, and
+// with a head that other entries have brought up to it.
 func TestStoreWentBack(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -158,7 +158,7 @@ func TestStoreWentBackUnheard(t *testing.T) {
 				b.tail = func(
 					ctx context.Context, since driver.Cursor, page *driver.TailPage, err error,
 				) (*driver.TailPage, error) {
-					for since != "" { // the stream hangs
+					for since != "" { // it hangs
 						select {
 						case <-ctx.Done():
 							return nil, ctx.Err()
@@ -197,8 +197,8 @@ func TestStoreWentBackUnheard(t *testing.T) {
 	}
 }
 
-// TestStreamOfBefore: entries that the stream delivered and that the store has lost since are not
-// applied after the entries that replaced them.
+// TestStreamOfBefore: entries that the stream brought and the store has lost since are not applied
+// after the entries that replaced them.
 func TestStreamOfBefore(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -260,7 +260,7 @@ func TestStoreLostShard(t *testing.T) {
 		}
 		b.mu.Unlock()
 		time.Sleep(10 * time.Second)
-		if lag := r.Lag(); !lag.Known { // the log itself exists, so there is nothing to report
+		if lag := r.Lag(); !lag.Known { // the log itself is there: nothing to complain about
 			w.Errorf("a page that lists nothing stopped it: %+v", lag)
 		}
 		b.mu.Lock()
@@ -350,11 +350,11 @@ func TestRefusedEntries(t *testing.T) {
 				if err := r.Fresh("s", time.Hour); err != nil {
 					w.Errorf("Fresh says %v", err)
 				}
-				if lag, err := r.shardLag("s"); err != nil || !errors.Is(lag.Err, ErrOrder) {
+				if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrOrder) {
 					w.Errorf("the lag is %+v, %v", lag, err)
 				}
 				b.mu.Lock()
-				b.tail, b.read = nil, nil // only the answers were wrong, not the log
+				b.tail, b.read = nil, nil // the answers were wrong, not the log
 				b.mu.Unlock()
 				r.until("s", 10)
 				r.end()

@@ -36,7 +36,7 @@ type cursor struct {
 	limit   int  // entries of the next batch
 	busy    bool // its goroutine runs
 	verify  bool // compare the entry at pos, if any, before anything is applied
-	suspect bool // its head was seen behind pos, so verify immediately
+	suspect bool // its head was seen behind pos: verify immediately
 	err     error
 }
 
@@ -127,7 +127,7 @@ func (t *Tailer) work(ctx context.Context, l *cursor) {
 		attempt++
 		t.failed(l, err, attempt)
 		if errors.Is(err, ErrMoved) && t.reload(ctx, l) > 0 {
-			attempt = 0 // the entry was applied, by a commit whose reply was lost or by another process
+			attempt = 0 // it was applied: by a commit whose reply was lost, or elsewhere
 			continue
 		}
 		if !t.backOff(ctx, attempt) {
@@ -150,15 +150,15 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	l.verify = true // the store may be another one when it answers again
 	l.limit = 1     // so that only the failing entry is held back
 	if errors.Is(err, ErrOrder) {
-		t.cut(l, len(l.buf)) // the buffered entries are read again
+		t.cut(l, len(l.buf)) // the entries that came with it are read again
 	}
 	from := l.pos
 	t.mu.Unlock()
-	t.report(l.f.name, from, attempt, err)
+	t.report(Failure{Applier: l.f.name, From: from, Attempt: attempt, Err: err})
 }
 
-// reload loads the shard's position from the Applier, and returns how far this position is ahead of
-// the known position.
+// reload loads the shard's position from the Applier, and returns how far it is ahead of the known
+// position.
 func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	saved, err := t.positions(ctx, l.f)
 	if errors.Is(err, core.ErrStoreChanged) {
@@ -180,7 +180,7 @@ func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	return ahead
 }
 
-// moveTo sets a cursor's position to the position of its Applier.
+// moveTo sets a cursor's position to its Applier's.
 func (t *Tailer) moveTo(l *cursor, p Position) {
 	t.skip(l, p.Seq)
 	if p.Seq < l.pos.Seq {
@@ -222,11 +222,13 @@ func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) 
 	l.s.prune()
 	l.s.changed.wake()
 	t.mu.Unlock()
-	t.event(Event{Kind: Applied, Applier: l.f.name, Position: last, Count: len(b.Entries), Took: time.Since(began)})
+	if h := t.o.Hooks.OnApply; h != nil {
+		h(Applied{Applier: l.f.name, Position: last, Entries: len(b.Entries), Took: time.Since(began)})
+	}
 	return true, nil
 }
 
-// next takes the entries after the position from the buffer, or reads them from the log.
+// next takes the entries after the position from the buffer, or reads them.
 func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err error) {
 	t.mu.Lock()
 	if !l.due() {
@@ -253,12 +255,12 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 		return Batch{}, true, err
 	}
 	if l.verify && !verify && b.From.Seq > 0 {
-		return b, true, nil // the head may belong to another history than the applied entries
+		return b, true, nil // it may be of another history than the applied entries
 	}
 	b.Entries = page.Entries
 	t.learn(l.s, page.Head.Seq, time.Now())
 	if len(b.Entries) == 0 {
-		// The known head may date from before the store lost entries. It counts only if it has
+		// The known head may be older than the store's loss of entries. It counts only if it
 		// changed since the read began.
 		if l.s.head == head {
 			l.s.lower(page.Head.Seq)
@@ -271,7 +273,7 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 }
 
 // read reads the entries after a position, in order. If verify is set, it also reads the entry at
-// the position, which must be the entry that was applied.
+// the position, which must be the applied one.
 func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, verify bool) (*core.LogPage, error) {
 	overlap := 0
 	if verify {
@@ -279,7 +281,7 @@ func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, 
 	}
 	page, err := t.readLog(ctx, l.s.id, from.Seq-core.Seq(overlap), limit+overlap)
 	if trimmed, ok := errors.AsType[*core.TrimmedError](err); ok && verify && trimmed.Oldest <= from.Seq+1 {
-		// No entry is missing, but there is no entry left to compare with.
+		// Nothing is missing; there is only no entry left to compare with.
 		overlap = 0
 		page, err = t.readLog(ctx, l.s.id, from.Seq, limit)
 	}
@@ -314,15 +316,14 @@ func inOrder(b Batch) error {
 	for i := range b.Entries {
 		got := Position{Shard: at.Shard, Seq: b.Entries[i].Seq, Token: b.Entries[i].Token}
 		if got.Seq != at.Seq+1 || got.Token < at.Token {
-			return fmt.Errorf("tenure: shard %q: %w: entry %d with token %d came after entry %d with token %d", at.Shard,
-				ErrOrder, got.Seq, got.Token, at.Seq, at.Token)
+			return &OrderError{After: at, Got: got}
 		}
 		at = got
 	}
 	return nil
 }
 
-// readLog waits for its turn and then reads a page.
+// readLog reads a page, after waiting for its turn.
 func (t *Tailer) readLog(ctx context.Context, id core.ShardID, after core.Seq, limit int) (*core.LogPage, error) {
 	select {
 	case t.reads <- struct{}{}:

@@ -14,7 +14,7 @@ import (
 )
 
 // TestDamagedLog: a log that cannot be read is logged at growing intervals, although it is tried
-// again more often. When the log is repaired, the follower continues.
+// again more often. When it is mended, the follower continues.
 func TestDamagedLog(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -31,11 +31,11 @@ func TestDamagedLog(t *testing.T) {
 		var log bytes.Buffer // read when all are durably blocked
 		failures := 0
 		r := run(w, b, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			OnEvent: func(e Event) {
-				if e.Kind == Failed && errors.Is(e.Err, core.ErrDamaged) {
+			Hooks: Hooks{OnError: func(f Failure) {
+				if errors.Is(f.Err, core.ErrDamaged) {
 					failures++
 				}
-			}}, Memory(l.apply, nil))
+			}}}, Memory(l.apply, nil))
 		const minutes = 10
 		time.Sleep(minutes * time.Minute)
 		synctest.Wait()

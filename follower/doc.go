@@ -1,6 +1,6 @@
-// Package follower applies the entries of decision logs elsewhere: to a projection that serves
+// Package follower applies the decisions of shards' owners elsewhere: to a projection that serves
 // reads, to an outbox, or to another system. A [Tailer] reads the decision logs of a namespace and
-// passes each shard's entries, in order and without gaps, to one or more [Applier]s.
+// passes each shard's entries, in order and without gaps, to one or several [Applier]s.
 //
 //	t, err := follower.NewTailer(backend, nil)
 //	err = t.Follow("ledger", follower.Memory(apply, nil), "accounts-*")
@@ -11,23 +11,23 @@
 // An Applier applies entries and remembers the position. There are two kinds:
 //
 //   - [SQL] commits the position with the effect, in one transaction of the application's own
-//     database. Each effect happens exactly once, even after a crash or if two processes follow
-//     under one name by mistake.
+//     database. Each effect happens exactly once, even after a crash, and even if two processes
+//     follow under one name by mistake.
 //   - [Stored] applies first and saves the position afterwards, in a [File] or in the application's
-//     own store. After a crash, some entries come again, with the same (shard, seq). [Memory] keeps
-//     the position in the process, so that every start begins with the first entry or a snapshot.
+//     own store. After a crash, some entries come again, identified by (shard, seq). [Memory] keeps
+//     the position in the process: every start begins with the first entry, or a snapshot.
 //
 // # Order
 //
-// Within a shard, entries come one after the other (T4). Entries of different shards come in no
-// particular order. The Tailer applies shards concurrently, and a slow or failing shard does not
-// delay the others. If an entry cannot be applied, the Tailer tries again after a back-off, and
-// never skips the entry. An [Event] and [Tailer.Lag] report such entries.
+// Within a shard, entries come one after the other (T4). Between shards, there is no order. Shards
+// are applied at the same time, and a slow or failing shard does not delay the others. If an entry
+// cannot be applied, the Tailer tries again, with back-off, and never skips it. [Hooks] and
+// [Tailer.Lag] report such entries.
 //
 // A Tailer has one TailLog stream, however many shards it follows. It keeps entries from the stream
 // up to a limit. Shards that are further behind are read with ReadLog, a few at a time and at a
-// limited rate. To detect a stream that no longer delivers entries, the Tailer also reads all heads
-// once per Resync and, while Fresh is called, once per Pulse.
+// limited rate. The stream only announces entries. The Tailer also reads the heads every Resync,
+// and every Pulse while Fresh is called, to detect a watch that died in silence.
 //
 // # Rules
 //
@@ -49,23 +49,22 @@
 // # Lag, and reads
 //
 // [Tailer.Fresh] reports whether a read may be served from the projection. [Tailer.WaitFor] waits
-// for the caller's own write. The [Position] of a write can be passed between processes as a
-// string. The lag in time does not compare clocks of different machines. It is the time since this
-// process learned of the oldest entry that it has not applied yet. The true lag is longer by the
-// time in which the store reports an entry: one network trip if the store pushes changes, and up to
-// Limits.PollPeriod otherwise. [Tailer.Sync] asks the store instead, so that its answer is certain.
+// for the caller's own write. The [Position] of the write may travel as a string. Lag in time
+// compares no clocks of different machines. It is the time since this process learned of the
+// oldest entry that it has not applied yet. The store adds its own delay. This is one network
+// trip if the store pushes news, and otherwise Limits.PollPeriod. [Tailer.Sync] asks the store
+// instead, and its answer is certain.
 //
 // # A store that went back
 //
-// A store may lose acknowledged entries, for example when a backup is restored. Signs of such a
-// loss are a head behind the position, a different entry at the position, and a different identity
-// of the store. [Tailer.Run] then returns a *StoreChangedError, because only an operator knows
-// which effects to undo. The Tailer refuses an entry whose token is lower than that of an applied
-// entry.
+// When a backup is restored, for example, acknowledged entries may be lost. Signs of it are a head
+// behind the position, another entry at the position, or another identity of the store.
+// [Tailer.Run] then returns *StoreChangedError, since only an operator knows which effects to undo.
+// An entry with a lower token than one already applied is refused.
 //
 // # What it does not do
 //
-// A follower writes nothing to the coordination store, holds no lease and needs no session. It
-// cannot ensure that an effect outside a database happens exactly once. For that, the receiver must
-// remember (shard, seq).
+// It writes nothing to the coordination store, holds no lease and needs no session. It cannot make
+// an effect outside a database happen exactly once: for that, the receiver must remember (shard,
+// seq).
 package follower

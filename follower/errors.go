@@ -8,27 +8,26 @@ import (
 )
 
 var (
-	// ErrMoved means the batch does not begin at the shard's position. See Applier.
+	// ErrMoved: the shard's position is not where the batch begins. See Applier.
 	ErrMoved = errors.New("position moved")
-	// ErrOrder means the store returned an entry whose number is not the next number, or whose
-	// token is lower than that of the preceding entry (L1, T2). The entry is not applied.
+	// ErrOrder: the store answered with entries out of order. See OrderError.
 	ErrOrder = errors.New("log out of order")
-	// ErrStale means the projection lags behind. See StaleError.
+	// ErrStale: the projection lags. See StaleError.
 	ErrStale = errors.New("stale")
-	// ErrCorrupt means a position file or a snapshot is damaged. No part of it was used.
+	// ErrCorrupt: a position file or a snapshot is damaged. No part of it was used.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrNoSnapshot means entries were trimmed, and no snapshot covers them.
+	// ErrNoSnapshot: entries were trimmed, and no snapshot covers them.
 	ErrNoSnapshot = errors.New("no snapshot covers the trimmed entries")
-	// ErrStuck means an Applier did not return. See Options.DrainBudget.
+	// ErrStuck: an Applier did not return. See Options.DrainBudget.
 	ErrStuck = errors.New("applier stuck")
 )
 
-// StoreChangedError reports that the position belongs to another store, or that the store lost
+// StoreChangedError says that the position belongs to another store, or that the store lost
 // entries (T8). It matches core.ErrStoreChanged.
 type StoreChangedError struct {
 	Applier  string
 	Position Position // of the Applier; zero if the whole store was replaced
-	Found    string   // the state of the store that was found instead
+	Found    string   // the store's state instead
 }
 
 func (e *StoreChangedError) Error() string {
@@ -43,3 +42,22 @@ func (e *StoreChangedError) Error() string {
 
 // Is reports whether target is core.ErrStoreChanged.
 func (e *StoreChangedError) Is(target error) bool { return target == core.ErrStoreChanged }
+
+// OrderError is an entry that does not follow the entry before it: its number is not the next, or
+// its token is lower (L1, T2). It is not applied. It matches ErrOrder.
+type OrderError struct {
+	After Position // the entry before
+	Got   Position
+}
+
+func (e *OrderError) Error() string {
+	if e.Got.Seq != e.After.Seq+1 {
+		return fmt.Sprintf("tenure: shard %q: entry %d came after entry %d: the store's answer has a gap",
+			e.After.Shard, e.Got.Seq, e.After.Seq)
+	}
+	return fmt.Sprintf("tenure: shard %q: entry %d has token %d, lower than %d of the entry before: refused",
+		e.After.Shard, e.Got.Seq, e.Got.Token, e.After.Token)
+}
+
+// Is reports whether target is ErrOrder.
+func (e *OrderError) Is(target error) bool { return target == ErrOrder }

@@ -24,9 +24,9 @@ import (
 const maxFile = 64 << 20
 
 // File keeps positions in one small text file with a checksum. Each Save writes a new file under
-// another name, syncs it, renames it, and syncs the folder. A crash therefore leaves either the old
-// positions or the new positions. Positions that are saved during a write are part of the next
-// write. A File is safe for concurrent use, but only by one process.
+// another name, syncs it, renames it, and syncs the folder. So a crash leaves either the old
+// positions or the new. Positions that arrive during a write go into the next one. A File is safe
+// for concurrent use, but only by one process.
 type File struct {
 	path string
 
@@ -41,13 +41,13 @@ type File struct {
 
 var _ Positions = (*File)(nil)
 
-// NewFile returns a File for the file at path, which need not exist yet. Its folder must exist.
-// NewFile does no I/O.
+// NewFile returns the positions in the file at path, which need not exist yet. Its folder must
+// exist. NewFile does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Load reads the file on its first call. Later calls also return the positions saved since. If the
-// file is damaged, the error matches ErrCorrupt. In this case, restore a copy, or delete the file
-// to apply all entries again.
+// The first call of Load reads the file. Later calls return the positions saved since. If the file
+// is damaged, the error matches ErrCorrupt. Restore a copy, or delete the file to have everything
+// applied again.
 func (f *File) Load(context.Context) (Checkpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

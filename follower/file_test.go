@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestFile: Load returns the positions that many goroutines saved, and nothing else.
+// TestFile: positions saved by many goroutines are loaded, and nothing else.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions")
@@ -62,7 +62,7 @@ func TestFileLoadsBesideSave(t *testing.T) {
 	if _, err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.writing.Lock() // Save waits for its turn, as it may behind a slow Save
+	f.writing.Lock() // a Save waits for its turn, as it may for one that is slow
 	saved := make(chan error, 1)
 	go func() { saved <- f.Save(context.Background(), "store", Position{"s", 5, 7}) }()
 	for has := false; !has; {
@@ -82,7 +82,7 @@ func TestFileLoadsBesideSave(t *testing.T) {
 	select {
 	case err := <-loaded:
 		loaded <- err
-	case <-time.After(50 * time.Millisecond): // Load also waits for its turn
+	case <-time.After(50 * time.Millisecond): // it waits for its turn, too
 	}
 	f.writing.Unlock()
 	for _, c := range []chan error{saved, loaded} {

@@ -12,18 +12,18 @@ import (
 )
 
 // Fresh reports whether a read of the shard may be served from its projection. If Lag.Time is at
-// most bound, it returns nil. Otherwise, it returns a *StaleError with the lag. It makes no call to
-// the store. With a bound of 0, every known entry must have been applied. If no Applier follows the
-// shard, the error matches core.ErrInvalid.
+// most bound, it returns nil. Otherwise, it returns a *StaleError with the lag. It makes no call
+// to the store: it only looks up a map. With a bound of 0, every known entry must have been
+// applied. If no Applier follows the shard, the error matches core.ErrInvalid.
 //
-// Neither a hanging stream nor a process or machine that was stopped gives a sign. Therefore, Fresh
-// relies for at most 2 * Options.Pulse on the last proof that no news was missed. If the proof is
-// older, its age counts as lag. This also applies to the entries that the next proof reveals, until
-// they are applied. The Tailer obtains proofs while Fresh is called at least once per
-// Options.Resync. After a longer pause, the first answer may therefore be that the projection is
+// A stream that hangs gives no sign of that, nor does a process or machine that was stopped. So
+// Fresh relies for at most 2 * Options.Pulse on the last proof that all news was heard. The age
+// of an older proof counts as lag; it also counts for entries that the next proof shows, until
+// they are applied. The Tailer makes proofs while Fresh is called at least once in
+// Options.Resync. After a pause, the first answer may therefore be that the projection is
 // stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
-	lag, err := t.shardLag(shard)
+	lag, err := t.ShardLag(shard)
 	if err != nil {
 		return err
 	}
@@ -47,11 +47,10 @@ func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	return &StaleError{Bound: bound, Lag: lag}
 }
 
-// WaitFor waits until every Applier that follows the shard has applied entry seq. A caller that has
-// waited for its own write can then read that write from the projection. If ctx ends, the error
-// matches the error of ctx and contains a *StaleError with the lag. After Run has ended, the error
-// matches core.ErrStopped. If no Applier follows the shard, the error matches core.ErrInvalid.
-// WaitFor may be called before Run, and then waits.
+// WaitFor waits until every Applier that follows the shard has applied entry seq. A caller that
+// has waited for its own write can read it from the projection. If ctx ends, the error matches
+// that of ctx, and is also a *StaleError with the lag. After Run, it matches core.ErrStopped. If
+// no Applier follows the shard, it matches core.ErrInvalid. Before Run, WaitFor waits.
 func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -90,9 +89,9 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 	}
 }
 
-// Sync asks the store for the shard's last entry, and waits until that entry is applied. A later
-// read of the projection reflects every write that was acknowledged before the call to Sync. In all
-// other respects, Sync is like WaitFor.
+// Sync asks the store for the shard's head, and waits until that entry is applied. A later read
+// of the projection is at least as new as any write acknowledged before the call. Otherwise,
+// Sync is like WaitFor.
 func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -118,9 +117,9 @@ func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	return t.WaitFor(ctx, shard, page.Head.Seq)
 }
 
-// shardLag returns the lag of the shard's projection. If no Applier follows the shard, the error
+// ShardLag returns the lag of the shard's projection. If no Applier follows the shard, the error
 // matches core.ErrInvalid.
-func (t *Tailer) shardLag(shard string) (Lag, error) {
+func (t *Tailer) ShardLag(shard string) (Lag, error) {
 	if err := core.CheckShard(shard); err != nil {
 		return Lag{}, err
 	}
@@ -148,7 +147,7 @@ func (t *Tailer) Lags() []Lag {
 }
 
 // Lag returns the total lag. Entries, Applied and Head are sums over all shards. Time is the
-// longest lag of a shard, and Applier and Err belong to that shard.
+// longest. Applier and Err are those of the shard that is furthest behind in time.
 func (t *Tailer) Lag() Lag {
 	now := time.Now()
 	t.mu.Lock()
@@ -166,8 +165,8 @@ func (t *Tailer) Lag() Lag {
 	return total
 }
 
-// Position returns the shard's position in the Applier with the given name. A Seq of 0 means that
-// nothing was applied. A batch that is still being applied does not count.
+// Position returns the shard's position in the Applier of that name; a Seq of 0 means none. A batch
+// that is still being applied does not count.
 func (t *Tailer) Position(applier, shard string) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,7 +201,7 @@ func (t *Tailer) forget(s *shard) {
 	delete(t.shards, s.id)
 }
 
-// silence returns for how long new entries may have been missed. It is 0 while the stream works.
+// silence returns the time for which new entries may be unknown, 0 while the stream works.
 func (t *Tailer) silence(now time.Time) time.Duration {
 	if t.deaf() == nil {
 		return 0

@@ -89,8 +89,8 @@ func TestPulseFindsWhatTheStreamMissed(t *testing.T) {
 	})
 }
 
-// TestFreshAfterAStop: a process that was stopped, or whose machine slept, does not report fresh
-// because of entries that it received before.
+// TestFreshAfterAStop: a process that was stopped, or whose machine slept, does not report fresh by
+// entries that it received before.
 func TestFreshAfterAStop(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -98,12 +98,12 @@ func TestFreshAfterAStop(t *testing.T) {
 		r := run(w, w.open(), &Options{Resync: time.Hour}, Memory(l.apply, nil))
 		r.until("s", o.append("s", 1))
 		for name, stop := range map[string]func(){
-			"stopped": func() { time.Sleep(10 * time.Second) }, // a stopped process asks nothing
+			"stopped": func() { time.Sleep(10 * time.Second) }, // it asks nothing meanwhile, as then
 			"asleep":  func() { r.mu.Lock(); r.proven.wall = r.proven.wall.Add(-time.Hour); r.mu.Unlock() },
 		} {
 			if name == "stopped" {
 				r.mu.Lock()
-				r.asked = time.Time{} // the pulse that Fresh began does not run either
+				r.asked = time.Time{} // nor does the pulse that it began
 				r.mu.Unlock()
 			}
 			stop()
@@ -119,8 +119,8 @@ func TestFreshAfterAStop(t *testing.T) {
 	})
 }
 
-// TestFreshAfterAGap: entries that were written while the process was stopped count as being as old
-// as the last proof before the stop, although they arrive only afterwards.
+// TestFreshAfterAGap: entries that were written while the process was stopped count as old as the
+// last proof before it, although they arrive only now.
 func TestFreshAfterAGap(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -39,8 +40,8 @@ func quit(n *atomic.Int32) {
 	}
 }
 
-// An Applier that ends its goroutine has failed and is called again. OnEvent and a logger that
-// always end their goroutine delay nothing. Run ends.
+// An Applier that ends its goroutine has failed and is called again. Hooks and a logger that always
+// end theirs delay nothing. Run ends.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()
@@ -50,13 +51,16 @@ func TestGoexit(t *testing.T) {
 		q := &quitter{Restorer: Memory(l.apply, l.restore)}
 		var told atomic.Int32
 		o := &Options{Logger: slog.New(slog.NewTextHandler(quits(func() { told.Add(1); runtime.Goexit() }), nil))}
-		o.OnEvent = func(Event) { told.Add(1); runtime.Goexit() }
+		hooks := reflect.ValueOf(&o.Hooks).Elem()
+		for i := range hooks.NumField() {
+			hooks.Field(i).Set(reflect.MakeFunc(hooks.Field(i).Type(), func([]reflect.Value) []reflect.Value { told.Add(1); runtime.Goexit(); return nil }))
+		}
 		r := run(w, b, o, q)
 		r.until("s", 5)
 		own.append("t", 3)
 		r.until("t", 3)
 		if q.loads.Load() < 3 || q.applies.Load() < 3 || told.Load() < 8 {
-			w.Errorf("Load was called %d times, Apply %d, OnEvent and logger %d", q.loads.Load(), q.applies.Load(), told.Load())
+			w.Errorf("Load was called %d times, Apply %d, hooks and logger %d", q.loads.Load(), q.applies.Load(), told.Load())
 		}
 		began := time.Now()
 		r.end()
@@ -66,7 +70,7 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// TestRestoreGoexit is the same test for Restore, with a trimmed log.
+// The same for Restore, with a trimmed log.
 func TestRestoreGoexit(t *testing.T) {
 	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1})
 	if err != nil {

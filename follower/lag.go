@@ -16,13 +16,12 @@ type Lag struct {
 	Head    core.Seq // last entry known
 	Entries int64    // known and not applied
 
-	// Time is the time since this process learned of the oldest entry that it has not applied. It
-	// is 0 if the process has applied all known entries. While the stream fails, Time is at least
-	// the time since the process could last learn of entries. If the process learns of an entry
-	// after the stream has failed, the entry's age counts from when the stream last worked. An
-	// entry from before Run began, or from before a position went back, counts as about 292 years
-	// old, which is the longest Duration. If many entries are not applied, Time may be somewhat too
-	// large, but is never too small.
+	// Time is the time since this process learned of the oldest entry that it has not applied, or
+	// 0 if it has applied all. While the stream fails, it is at least the time since the process
+	// could last learn of entries. An entry that was learned of after the stream failed counts
+	// from when the stream last worked. An entry from before Run began, or from before a position
+	// went back, counts as about 292 years old, the longest Duration. With many unapplied
+	// entries, Time may be somewhat too large, but never too small.
 	Time time.Duration
 	// Known is false before the store's first answer, and after Run has ended.
 	Known bool
@@ -31,8 +30,8 @@ type Lag struct {
 	Err error
 }
 
-// StaleError reports that a projection may not serve a read. It matches ErrStale and every error
-// that Lag.Err matches.
+// StaleError says that a projection may not serve a read. It matches ErrStale and every error that
+// Lag.Err matches.
 type StaleError struct {
 	Bound time.Duration
 	Lag   Lag

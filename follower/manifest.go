@@ -14,13 +14,13 @@ import (
 const (
 	manifestKey     = "_snapshot/manifest"
 	manifestVersion = 2
-	// maxManifest is the largest size of a manifest that is decoded, in bytes. Any writer to the
-	// store may have written the manifest.
+	// maxManifest is the largest size of a record that is decoded, in bytes. Any writer of the
+	// store may have written the record.
 	maxManifest = 4 << 10
 	maxChunks   = 1 << 20
 )
 
-// manifest names the current snapshot. At most one of Next and Gone is set.
+// manifest names the snapshot that counts. At most one of Next and Gone is set.
 type manifest struct {
 	Version int   `json:"version"`
 	Current *part `json:"current,omitempty"`
@@ -66,8 +66,8 @@ func readManifest(get getter) (*manifest, error) {
 	return m, nil
 }
 
-// commit writes the manifest, together with other operations in the same step. If the stored
-// manifest has changed since m was read, the error is a *core.ConflictError.
+// commit writes the manifest, with other operations in the same step. If the stored manifest is no
+// longer the one from which this one was made, the error is *core.ConflictError.
 func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.Op) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -111,8 +111,8 @@ func decodeManifest(text []byte) (*manifest, error) {
 	return m, nil
 }
 
-// valid reports whether this package can have written the values. It is called before the values
-// are used in keys, names and loops.
+// valid reports whether this package can have written the values. It is called before they are
+// used in keys, names and loops.
 func (p *part) valid() bool {
 	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{16}$`).MatchString(p.Name) &&
 		p.Seq > 0 && p.Token > 0 && p.Bytes >= 0 && p.Chunks >= 0 && p.Chunks <= maxChunks && (!p.Blob || p.Chunks == 0)

@@ -20,7 +20,7 @@ func newPacer(rate int) pacer {
 	return pacer{every: time.Second / time.Duration(rate), mu: new(sync.Mutex), next: new(time.Time)}
 }
 
-// turn returns how long the next read must wait.
+// turn returns the wait before the next read.
 func (p pacer) turn(now time.Time) time.Duration {
 	if p.every == 0 {
 		return 0

@@ -9,22 +9,21 @@ import (
 )
 
 // Position is the last applied entry of a shard's log: its number and its token. If Seq is 0,
-// nothing was applied. Positions can be compared with ==.
+// nothing was applied. It is a value, comparable with ==.
 type Position struct {
 	Shard string
 	Seq   core.Seq
 	Token core.Token
 }
 
-// String returns the position as "shard:seq:token", which ParsePosition reads. The position is not
-// secret, so a cookie or a header can carry it to the replica that serves the next read.
+// String returns the position as "shard:seq:token", which ParsePosition reads. The position is no
+// secret: it may travel in a cookie or a header to the replica that serves the next read.
 func (p Position) String() string {
 	return p.Shard + ":" + strconv.FormatInt(int64(p.Seq), 10) + ":" + strconv.FormatInt(int64(p.Token), 10)
 }
 
-// ParsePosition parses a position in the form that String returns, and in no other form. A position
-// from a client may name any shard. WaitFor refuses shards that no Applier follows. The error
-// matches core.ErrInvalid.
+// ParsePosition reads only the form that String writes. A position from outside may name any shard;
+// WaitFor refuses a shard that is not followed. The error matches core.ErrInvalid.
 func ParsePosition(s string) (Position, error) {
 	parts := strings.SplitN(s, ":", 4)
 	if len(parts) != 3 {

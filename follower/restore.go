@@ -51,7 +51,9 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	l.err = nil
 	t.moveTo(l, snap.Position)
 	t.mu.Unlock()
-	t.event(Event{Kind: Restored, Applier: l.f.name, Position: snap.Position})
+	if h := t.o.Hooks.OnRestore; h != nil {
+		h(Restored{Applier: l.f.name, Position: snap.Position})
+	}
 	t.o.Logger.LogAttrs(ctx, slog.LevelInfo, "tenure: follower restored a snapshot",
 		slog.String("applier", l.f.name),
 		slog.String("shard", from.Shard), slog.Int64("from", int64(from.Seq)), slog.Int64("to", int64(snap.Seq)))

@@ -16,7 +16,7 @@ type shard struct {
 	cursors  []*cursor
 	waiting  int    // calls of WaitFor
 	changed  signal // a cursor advanced
-	sweep    uint64 // the last read of all heads that listed the shard
+	sweep    uint64 // the last reading of all heads that listed it
 
 	missed      core.Seq // entries up to this one may be as old as missedSince
 	missedSince instant
@@ -30,8 +30,8 @@ type arrival struct {
 }
 
 const (
-	// maxArrivals is the largest number of arrivals of a shard. Above it, two neighbours are
-	// merged, so that some entries look older than they are.
+	// maxArrivals limits the arrivals of a shard. Above this limit, two neighbours are merged,
+	// which makes the lag of some entries look older than it is.
 	maxArrivals = 16
 	// arrivalEvery is the shortest time between two arrivals.
 	arrivalEvery = time.Millisecond / 8
@@ -56,7 +56,7 @@ func (t *Tailer) shard(id core.ShardID) *shard {
 	return s
 }
 
-// learn records that the log has an entry seq, which was not written before at.
+// learn records that the log has an entry seq, not written before at.
 func (s *shard) learn(seq core.Seq, at time.Time) {
 	if seq <= s.head {
 		return
@@ -98,7 +98,7 @@ func (s *shard) applied() core.Seq {
 	return least
 }
 
-// miss records that the entries that are known now may have been written at any time after since.
+// miss records that entries known now may have been written at any time since.
 func (s *shard) miss(since instant) {
 	if s.missed <= s.applied() {
 		s.missedSince = since
@@ -120,7 +120,7 @@ func (s *shard) prune() {
 	}
 }
 
-// lower records that the log ends at an earlier entry than the known head.
+// lower records that the log ends at an earlier entry than was known.
 func (s *shard) lower(head core.Seq) {
 	s.head, s.missed = head, min(s.missed, head)
 	for i := range s.arrivals {

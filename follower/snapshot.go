@@ -18,12 +18,11 @@ type Snapshot struct {
 	State []byte // as the owner wrote it
 }
 
-// Blobs is a store for large snapshots, such as an object store or a folder that all processes can
-// access. Blobs belongs to one namespace, and must be safe for concurrent use. A blob's name
-// consists of a shard's name, "/", and digits, lower-case letters and "-". Each blob is written
-// once, read, and deleted, and its name is never used again. Each attempt to write a snapshot uses
-// a new name. Therefore, a Put or Delete that takes effect late, after it returned an error, does
-// no damage. Such a Put may leave a blob behind.
+// Blobs is a store for large snapshots, such as an object store or a folder that all processes see.
+// It belongs to one namespace, and is safe for concurrent use. A name is a shard's name, "/", and
+// digits, lower-case letters and "-". A blob is written once, read, and deleted. Its name is never
+// used again. Each attempt to write a snapshot has its own name, so a Put or Delete that takes
+// effect late, after its error, damages nothing. Such a Put may leave a blob behind.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
@@ -35,26 +34,25 @@ type SnapshotOptions struct {
 	// Blobs is where states are kept. Default: the coordination store, as items of the shard under
 	// the fence.
 	Blobs Blobs
-	// Keep is the number of entries before the snapshot that stay in the log. A follower that is at
-	// most this far behind needs no snapshot. Default 1000; if negative, no entry before the
-	// snapshot stays.
+	// Keep is the number of entries before the snapshot that stay in the log. A follower that is no
+	// further behind needs no snapshot. Default 1000; negative for none.
 	Keep int
-	// MaxBytes is the largest size, in bytes, of a state that is written or read. Default 64 MiB.
-	// Coordination stores are made for less data: etcd holds about 2 GiB in total.
+	// MaxBytes limits a state, written or read. Default 64 MiB. Coordination stores are made for
+	// less data: etcd holds about 2 GiB in total.
 	MaxBytes int
-
-	chunkBytes int // size of the items of a state in the coordination store; other values are for tests
+	// ChunkBytes is the size of the items into which a state in the coordination store is cut, at
+	// least 1 KiB. Default 256 KiB, which every store accepts in one write.
+	ChunkBytes int
 }
 
 // Snapshotter writes and reads snapshots of shards and trims their logs. It keeps no state, and is
-// safe for concurrent use. Owners and followers of a shard must use the same Blobs.
+// safe for concurrent use. Owners and followers of a shard need the same Blobs.
 //
-// Write writes a snapshot next to the previous one. One fenced commit then names the new snapshot
-// in a manifest and trims the log. After that, Write removes the previous snapshot. Write replaces
-// the manifest only if its version is still the version that was read, and removes only parts that
-// the manifest names as gone or unfinished. Therefore, a complete snapshot and every entry after it
-// remain after a crash at any step, and after a commit that takes effect late (T7). The next Write
-// removes leftover parts. The keys of the items begin with "_snapshot/".
+// Write writes a snapshot next to the previous one. One fenced commit then names it in a manifest
+// and trims the log. Only then is the previous snapshot removed. The manifest changes only from the
+// version that was read, and only parts that it names as gone or unfinished are removed. So after a
+// crash at any step, or a commit that takes effect late, a whole snapshot and every entry after it
+// remain (T7). The next Write removes what is left over. The items are below "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
 // NewSnapshotter returns a Snapshotter. A nil o means the defaults. The error matches
@@ -66,16 +64,16 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	}
 	def(&s.o.Keep, 1000)
 	def(&s.o.MaxBytes, 64<<20)
-	def(&s.o.chunkBytes, 256<<10) // every store accepts it in one write
-	if s.o.MaxBytes < 0 {
-		return nil, optErr("MaxBytes %d is negative", s.o.MaxBytes)
+	def(&s.o.ChunkBytes, 256<<10)
+	if s.o.MaxBytes < 0 || s.o.ChunkBytes < 1<<10 {
+		return nil, optErr("MaxBytes %d is negative, or ChunkBytes %d is below 1024", s.o.MaxBytes, s.o.ChunkBytes)
 	}
 	return s, nil
 }
 
-// Read returns a shard's snapshot, or nil and no error if the shard has none. If the snapshot is
-// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues from a
-// snapshot calls Read, and then reads the entries after the snapshot.
+// Read returns a shard's snapshot, or nil without an error if it has none. If the snapshot is
+// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues
+// from a snapshot calls Read, and then reads the log after the snapshot.
 func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
 	get := func(key string) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), key) }
 	// During the read, the owner may write the next snapshot and remove this one.
@@ -99,7 +97,7 @@ func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*
 	}
 }
 
-// state reads a part that the manifest names, and verifies its checksum.
+// state reads a part that the manifest names, and compares its checksum.
 func (s *Snapshotter) state(ctx context.Context, get getter, shard string, p *part) ([]byte, error) {
 	if p.Bytes > int64(s.o.MaxBytes) {
 		return nil, fmt.Errorf("%w: it has %d bytes: raise MaxBytes above %d if that is right", ErrCorrupt, p.Bytes,
@@ -139,13 +137,13 @@ func sum(state []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Write writes a snapshot of the lease's shard and trims the log behind it. The argument state is
-// the whole state after the entries up to seq. The lease's handler makes one call at a time, with
-// lease.Context() or a child of that context. If there is a newer snapshot, or if seq is beyond the
-// log, the error matches core.ErrInvalid. If entry seq was trimmed, the error matches
-// core.ErrTrimmed. If state is larger than MaxBytes, the error matches core.ErrTooLarge. Other
-// errors come from Lease.Commit or from Blobs. The caller may repeat the call, even while the
-// outcome of a commit is unknown.
+// Write writes a snapshot of the lease's shard and trims the log behind it. state is the whole
+// state after the entries up to seq. The lease's handler makes one call at a time, with
+// lease.Context() or a child of it. If there is a newer snapshot, or seq is beyond the log, the
+// error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed. If state is
+// larger than MaxBytes, it matches core.ErrTooLarge. Otherwise, the errors are those of
+// Lease.Commit or of Blobs. The caller may repeat the call, even while the outcome of a commit is
+// unknown.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if err := s.write(ctx, lease, seq, state); err != nil {
 		return errtext.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
@@ -165,8 +163,8 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	return s.put(ctx, lease, m, seq, state)
 }
 
-// tidy removes what an earlier Write left behind: an unfinished snapshot, or the snapshot that the
-// Write replaced.
+// tidy removes what is left of an earlier Write: an unfinished snapshot, or the snapshot that
+// it replaced.
 func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, error) {
 	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
 	if err != nil {
@@ -197,7 +195,7 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 		Blob: s.o.Blobs != nil}
 	p.Name = fmt.Sprintf("%d-%d-%016x", lease.Token(), seq, rand.Uint64())
 	if !p.Blob {
-		p.Chunks = (len(state) + s.o.chunkBytes - 1) / s.o.chunkBytes
+		p.Chunks = (len(state) + s.o.ChunkBytes - 1) / s.o.ChunkBytes
 	}
 	m.Next = p
 	if err := m.commit(ctx, lease); err != nil {
@@ -209,7 +207,7 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 		}
 	}
 	for i := range p.Chunks {
-		chunk := state[i*s.o.chunkBytes : min(len(state), (i+1)*s.o.chunkBytes)]
+		chunk := state[i*s.o.ChunkBytes : min(len(state), (i+1)*s.o.ChunkBytes)]
 		if _, err := lease.Commit(ctx, core.Put(p.chunk(i), chunk)); err != nil {
 			return err
 		}

@@ -25,30 +25,30 @@ type fate int
 
 const (
 	late    fate = iota // it takes effect after its caller gave up
-	unheard             // it takes effect immediately, but its answer is lost, after its caller gave up
-	dropped             // it has no effect, and fails after its caller gave up
+	unheard             // it takes effect at once, and its answer is lost, after its caller gave up
+	dropped             // it takes no effect, and fails after its caller gave up
 )
 
-// impatience is how long the test waits for the first Write. slowness is how long the late step of
-// that Write takes.
+// impatience is how long the test waits for the first Write, and slowness how long its late step
+// takes.
 const impatience, slowness = 50 * time.Millisecond, 100 * time.Millisecond
 
 var errGone = errors.New("gone")
 
-// repeated is a Write that is given up at one of its steps and then repeated. The process dies at
-// one of the steps of the second Write.
+// repeated is a Write that is given up at one of its steps and then repeated, by a process that
+// dies at one of the steps of the second.
 type repeated struct {
 	*world
-	raw       driver.Backend // reads without the faults of the process
+	raw       driver.Backend // reads past what happens to the process
 	snapshots *Snapshotter
 	blobs     *blobs // nil: chunks
 
 	fate  fate
-	at    int        // the step of the first Write that meets the fate
+	at    int        // the step of the first Write that has the fate
 	dies  int        // the step of the second Write that is the process's last; 0: none
 	again core.Seq   // the entry of the second Write
 	mu    sync.Mutex // guards the following
-	steps int        // of the Write in progress; -1: none
+	steps int        // of the Write under way; -1: none is
 	write int        // 0, 1 or 2
 	dead  bool
 	late  sync.WaitGroup
@@ -123,7 +123,7 @@ func (r *repeated) Delete(ctx context.Context, name string) error {
 	return r.step(ctx, func(ctx context.Context) error { return r.blobs.Delete(ctx, name) })
 }
 
-// whole checks that at this instant there is a whole snapshot, and every entry after it (T7).
+// whole: at this instant there is a whole snapshot, and every entry after it (T7).
 func (r *repeated) whole() {
 	page, err := r.raw.ReadLog(r.Context(), "s", 0, 0)
 	if err != nil {
@@ -182,10 +182,10 @@ func (r *repeated) run() (first, second int, err error) {
 	return first, second, owned
 }
 
-// TestSnapshotRepeated: a Write is given up while any of its steps is in flight. The step takes
-// effect later, immediately or never. The Write is repeated under the same lease, for the same
-// entry or a later entry, and the process dies at any step of the second Write. At every instant,
-// there is a whole snapshot, and every entry after it. The next owner's Write leaves no remains.
+// TestSnapshotRepeated: a Write is given up with any of its steps in flight, which takes effect
+// later, at once or never. It is repeated under the same lease, of the same entry or a later one,
+// and the process dies at any step of that. At every instant there is a whole snapshot, and every
+// entry after it. The next owner's Write leaves no remains.
 func TestSnapshotRepeated(t *testing.T) {
 	from := *tenth
 	if from < 0 && testing.Short() {
@@ -205,7 +205,7 @@ func TestSnapshotRepeated(t *testing.T) {
 						t.Parallel()
 						repeat(t, from, func(w *world) *repeated {
 							r := &repeated{world: w, fate: fate(f), again: again}
-							o := &SnapshotOptions{Keep: keep, chunkBytes: 1 << 10}
+							o := &SnapshotOptions{Keep: keep, ChunkBytes: 1 << 10}
 							if place == "blobs" {
 								r.blobs = &blobs{data: make(map[string][]byte)}
 								o.Blobs = r
@@ -223,8 +223,8 @@ func TestSnapshotRepeated(t *testing.T) {
 	}
 }
 
-// repeat plays every step of the first Write with every death in the second Write. If from is not
-// negative, it plays only every tenth combination, beginning with that one.
+// repeat plays every step of the first Write with every death of the second. If from is not
+// negative, it plays every tenth of them from that one on.
 func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 	cases, last, damaged := 0, 0, 0
 	play := func(at, dies int) (first, second int) {
@@ -246,8 +246,7 @@ func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 		return first, second
 	}
 	if from >= 0 {
-		// Two runs show how many steps there are: one in which the first Write succeeds, and one in
-		// which it does not.
+		// Two points tell how many there are: one whose first Write succeeds, and one whose does not.
 		first, _ := play(math.MaxInt, 0)
 		_, second := play(1, 0)
 		deaths := second + 1
@@ -269,7 +268,7 @@ func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 	t.Logf("%d cases, of %d steps; damaged: %d", cases, last-1, damaged)
 }
 
-// next makes another owner write the next snapshot.
+// next has another owner write the next snapshot.
 func (r *repeated) next() {
 	r.mu.Lock()
 	r.dead, r.write = false, 0

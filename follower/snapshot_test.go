@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// doomed ends the commits of a process after some commits. The next commit never reaches the store,
-// or its reply is lost.
+// doomed ends the commits of a process after some: the next never reaches the store, or its reply
+// is lost.
 type doomed struct {
 	mu      sync.Mutex
 	left    int
@@ -75,12 +75,12 @@ func appendTo(lease *core.Lease, n int) error {
 // TestSnapshotCrash: whichever commit of writing a snapshot is the owner's last, new and lagging
 // followers get the whole state. The next owner's snapshot leaves nothing of the former ones (T7).
 func TestSnapshotCrash(t *testing.T) {
-	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, chunkBytes: 1 << 10})
+	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, ChunkBytes: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := &Options{Snapshots: snapshots}
-	const commits = 8 // the commits of the second Write, and one more
+	const commits = 8 // of the second Write, and one more
 	for _, replies := range []bool{false, true} {
 		for crash := range commits {
 			t.Run(fmt.Sprintf("after %d commits, replies lost %v", crash, replies), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestSnapshotKeeps(t *testing.T) {
 			if err != nil || got.Seq != 15 || got.Token != lease.Token() || !bytes.Equal(got.State, stateAfter(15)) {
 				w.Errorf("Read gives %+v, %v", got, err)
 			}
-			if err := s.Write(ctx, lease, 20, nil); err != nil { // an empty state is also a state
+			if err := s.Write(ctx, lease, 20, nil); err != nil { // an empty state is one, too
 				return err
 			}
 			if got, err = s.Read(ctx, b, "s"); err != nil || got.Seq != 20 || len(got.State) != 0 {
@@ -239,8 +239,7 @@ func (b *blobs) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// TestSnapshotBlobs: large states are kept outside the store, and no old state remains there
-// either.
+// TestSnapshotBlobs: large states elsewhere, of which nothing remains either.
 func TestSnapshotBlobs(t *testing.T) {
 	bubble(t, func(w *world) {
 		place := &blobs{data: make(map[string][]byte)}
@@ -297,8 +296,8 @@ func TestSnapshotBlobs(t *testing.T) {
 	})
 }
 
-// TestTrimmedAhead: without a snapshot, or without a way to restore a snapshot, no entry is
-// skipped. A later snapshot is used.
+// TestTrimmedAhead: without a snapshot, or without a way to restore one, nothing is skipped. A
+// later snapshot is used.
 func TestTrimmedAhead(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -315,7 +314,7 @@ func TestTrimmedAhead(t *testing.T) {
 		}
 		r := begin(w, tailer)
 		time.Sleep(time.Minute)
-		if lag, err := r.shardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) ||
+		if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) ||
 			!errors.Is(lag.Err, core.ErrTrimmed) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
@@ -323,7 +322,7 @@ func TestTrimmedAhead(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		// The owner sends no heartbeat, so that another owner takes over.
+		// The owner sends no heartbeat, so that another takes over.
 		if err := lead(w, w.open(), func(lease *core.Lease) error {
 			return s.Write(lease.Context(), lease, 8, stateAfter(8))
 		}); err != nil {
@@ -333,7 +332,7 @@ func TestTrimmedAhead(t *testing.T) {
 		if got := with.at("s"); got != 10 || with.from["s"] != 8 {
 			w.Errorf("restored entry %d and applied up to %d", with.from["s"], got)
 		}
-		if lag, err := r.shardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 ||
+		if lag, err := r.ShardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 ||
 			!errors.Is(lag.Err, core.ErrUnsupported) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
@@ -341,8 +340,8 @@ func TestTrimmedAhead(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfLowerToken: a snapshot with a lower token than the last applied entry belongs to
-// another history, and is not restored (T2).
+// TestSnapshotOfLowerToken: a snapshot with a lower token than the last applied entry is of another
+// history, and is not restored (T2).
 func TestSnapshotOfLowerToken(t *testing.T) {
 	bubble(t, func(w *world) {
 		s, err := NewSnapshotter(&SnapshotOptions{Keep: -1})
@@ -370,7 +369,7 @@ func TestSnapshotOfLowerToken(t *testing.T) {
 				w.Errorf("from entry 5 with token %d, under a snapshot of token %d, applied up to %d, want %d",
 					at.Token, token, got, want)
 			}
-			if lag, err := r.shardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
+			if lag, err := r.ShardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
 				w.Errorf("from token %d the lag is %+v, %v", at.Token, lag, err)
 			}
 			r.end()

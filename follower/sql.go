@@ -13,25 +13,25 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// SQLApplyFunc applies the entries of a batch inside a transaction, which the SQL Applier commits.
-// Applier describes from which goroutines it is called.
+// SQLApplyFunc applies the entries of a batch inside a transaction, which the caller commits. See
+// Applier for its goroutines.
 type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
 
 // SQLOptions are the options of NewSQL. Nil and the zero value mean the defaults.
 type SQLOptions struct {
-	// Table is the name of the table of positions: letters, digits and "_", at most 63 bytes. The
-	// name of a schema and a "." may precede it. Default "tenure_positions". The name is quoted in
-	// statements, so PostgreSQL distinguishes upper and lower case.
+	// Table is the name of the table of positions: letters, digits and "_", at most 63 bytes. A
+	// schema's name and a "." may precede it. Default "tenure_positions". It is quoted, so
+	// PostgreSQL distinguishes upper and lower case in it.
 	Table string
-	// Restore replaces the whole state of the snapshot's shard inside a transaction. If Restore is
-	// nil and the follower needs trimmed entries, the shard stays at its position.
+	// Restore replaces the whole state of the snapshot's shard inside a transaction. Without it,
+	// a shard whose log was trimmed ahead of the follower stays at its position.
 	Restore func(ctx context.Context, tx *sql.Tx, s *Snapshot) error
 }
 
-// SQL is an Applier that keeps its effects and positions in one database of the application. One
-// transaction commits both, so that each effect happens exactly once. The transaction first moves
-// the position, and only if the batch begins exactly at this position. Therefore, if two processes
-// follow under one name, only one of them applies each entry. An SQL is safe for concurrent use.
+// SQL is an Applier whose effects and positions are in one database of the application. One
+// transaction commits both, so each effect happens exactly once. It moves the position first, from
+// exactly where the batch begins. So if two processes follow under one name, only one of them
+// applies each entry. An SQL is safe for concurrent use.
 type SQL struct {
 	db    *sql.DB
 	name  string
@@ -44,9 +44,9 @@ type SQL struct {
 var _ Restorer = (*SQL)(nil)
 
 // NewSQL returns an Applier on db, which the caller closes. The name distinguishes several
-// followers in one database, and must stay the same across restarts. It must satisfy
-// core.CheckShard. NewSQL does no I/O: see Create. Nil options mean the defaults. The error matches
-// core.ErrInvalid.
+// followers in one database, and must stay the same across restarts. It is a label as
+// core.CheckShard describes. NewSQL does no I/O: see Create. Nil options mean the defaults. The
+// error matches core.ErrInvalid.
 func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
 	if o != nil {
@@ -84,7 +84,7 @@ func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQ
 	return s, nil
 }
 
-// text inserts the table's name and the dialect's placeholders into a statement.
+// text puts the table's name and the dialect's placeholders into a statement.
 func (s *SQL) text(d driver.Dialect, stmt string) string {
 	if d == driver.Postgres {
 		for i := 1; strings.Contains(stmt, "?"); i++ {
@@ -152,9 +152,9 @@ func (s *SQL) Restore(ctx context.Context, from Position, snap *Snapshot) error 
 	return s.in(ctx, snap.Store, from, snap.Position, func(tx *sql.Tx) error { return s.o.Restore(ctx, tx, snap) })
 }
 
-// in runs effect in a transaction that moves the position. If the reply to the commit is lost, in
-// returns an error. The Tailer then tries the batch again, finds that the position has moved, and
-// loads the position.
+// in runs effect in a transaction that moves the position. A lost reply to the commit is an error
+// like any other. The Tailer tries the batch again, finds the position moved, and gets it from
+// Load.
 func (s *SQL) in(ctx context.Context, store string, from, to Position, effect func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *SQL) in(ctx context.Context, store string, from, to Position, effect fu
 	return err
 }
 
-// move updates the row of the position, and so locks the row until the transaction ends.
+// move takes the position's row, on which another process then waits.
 func (s *SQL) move(ctx context.Context, tx *sql.Tx, store string, from, to Position) error {
 	if from.Seq == 0 {
 		_, err := tx.ExecContext(ctx, s.insert, s.name, to.Shard, store, int64(to.Seq), int64(to.Token))

@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Positions stores each shard's position for Stored. A File is such a store, and an application can
-// implement its own. Positions must be safe for concurrent use.
+// Positions is where Stored keeps each shard's position: a File, or a store of the application.
+// It must be safe for concurrent use.
 type Positions interface {
 	// Load returns the last position saved for each shard.
 	Load(ctx context.Context) (Checkpoint, error)
-	// Save makes a position durable before it returns nil. The argument store is Batch.Store. Calls
-	// for one shard never overlap.
+	// Save makes a position durable before it returns nil. store is Batch.Store. Calls for one
+	// shard never overlap.
 	Save(ctx context.Context, store string, p Position) error
 }
 

@@ -14,15 +14,15 @@ import (
 // tailMax is the approximate number of entries in one page of the stream.
 const tailMax = 1024
 
-// stream runs the process's one TailLog stream. The stream announces entries and delivers some of
-// them, which cursors may keep. Cursors read the other entries from the log.
+// stream runs the process's one TailLog stream. It announces entries and brings some that cursors
+// may keep; cursors read the rest.
 func (t *Tailer) stream(ctx context.Context) {
 	var cursor driver.Cursor
 	for attempt := 0; ctx.Err() == nil; {
 		err := error(nil)
 		if attempt > 0 {
-			// The next call may wait for a long time. Until it returns, it shows neither the missed
-			// entries nor whether the stream works.
+			// The next call may wait long, and report neither the missed entries nor whether it
+			// works.
 			err = t.readHeads(ctx, true)
 		}
 		var page *driver.TailPage
@@ -54,7 +54,7 @@ func (t *Tailer) stream(ctx context.Context) {
 	}
 }
 
-// resync reads all heads once per Resync, to find entries that the stream missed.
+// resync reads all heads every Resync, which finds entries that the stream missed.
 func (t *Tailer) resync(ctx context.Context) {
 	pause := t.o.Resync
 	for attempt := 0; wait(ctx, pause); {
@@ -74,8 +74,9 @@ func (t *Tailer) resync(ctx context.Context) {
 	}
 }
 
-// pulse reads all heads while Fresh is called, because a hanging stream, or a stop of this process,
-// otherwise stays unnoticed. It ignores failures: they prove nothing, and resync reports them.
+// pulse reads all heads while Fresh is called, because neither a stream that hangs nor a process
+// that was stopped notices it. It ignores failures, which prove nothing, and which resync
+// reports.
 func (t *Tailer) pulse(ctx context.Context) {
 	for {
 		select {
@@ -102,7 +103,7 @@ type instant struct{ mono, wall time.Time }
 func instantOf(at time.Time) instant { return instant{mono: at, wall: at.Round(0)} }
 
 // age returns the larger age of the two clocks. If the wall clock was set forward, a proof looks
-// older than it is, and the Tailer needs another proof.
+// older than it is, which costs another proof.
 func (i instant) age(now time.Time) time.Duration {
 	return max(now.Sub(i.mono), now.Round(0).Sub(i.wall))
 }
@@ -119,7 +120,7 @@ func (t *Tailer) readHeads(ctx context.Context, afresh bool) error {
 	return err
 }
 
-// unheard records that the stream or a read of all heads has failed, and waits before the next
+// unheard records that the stream, or the reading of heads, failed, and waits before the next
 // attempt. It returns false if no attempt may follow.
 func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int) bool {
 	if errors.Is(err, core.ErrStoreChanged) || errors.Is(err, core.ErrClosed) {
@@ -130,13 +131,13 @@ func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int
 	*why = err
 	t.doubt()
 	t.mu.Unlock()
-	t.report("", Position{}, attempt, err)
+	t.report(Failure{Attempt: attempt, Err: err})
 	return t.backOff(ctx, attempt)
 }
 
-// doubt makes every cursor verify the entry at its position before it applies more entries. A store
-// that was out of reach may come back with another history (T8). That history may lack the entries
-// that the stream delivered earlier.
+// doubt has every cursor compare the entry at its position before it applies more entries. A store
+// that was out of reach may come back with another history (T8), which lacks the entries that the
+// stream brought before.
 func (t *Tailer) doubt() {
 	for _, s := range t.shards {
 		for _, l := range s.cursors {
@@ -149,18 +150,14 @@ func (t *Tailer) doubt() {
 // reset records that the stream begins again.
 func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	t.heads(heads, sent, true)
-	t.event(Event{Kind: Reset, Count: len(heads)})
-}
-
-func (t *Tailer) event(e Event) {
-	if t.o.OnEvent != nil {
-		t.o.OnEvent(e)
+	if h := t.o.Hooks.OnReset; h != nil {
+		h(Reset{Shards: len(heads)})
 	}
 }
 
-// heads records every shard's head. The parameter afresh reports that nothing connects these heads
-// to earlier news. If a shard's head is missing or behind a position, the shard's cursors check
-// again. The page may be older than the part of the log that they have read since.
+// heads records every shard's head. The parameter afresh reports that nothing connects them to
+// earlier news. If a shard's head is behind a position, or missing, its cursors verify it once
+// more. The page may be older than the log that they have read since.
 func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -176,7 +173,7 @@ func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 			continue
 		}
 		s.sweep = t.sweep
-		news := h.Head.Seq > s.head // the stream did not deliver this entry, so the stream may hang
+		news := h.Head.Seq > s.head // the stream did not bring it, so it may hang
 		t.learn(s, h.Head.Seq, now)
 		if gap {
 			s.miss(t.proven)
@@ -221,8 +218,8 @@ func (t *Tailer) deaf() error {
 	return t.blind
 }
 
-// learn records that a shard's log has an entry seq. After a time without news, and before the
-// first news, the entry may be as old as that time.
+// learn records that a shard's log has an entry seq. After a time without news, or before the first
+// news, the entry may be as old as that time.
 func (t *Tailer) learn(s *shard, seq core.Seq, now time.Time) {
 	if t.deaf() != nil || !t.known {
 		now = t.sure
@@ -252,18 +249,20 @@ func (t *Tailer) entries(entries []core.Entry) {
 	t.sure, t.broken, t.blind = now, nil, nil
 }
 
-// report passes a failure to OnEvent and, at growing intervals, to the log (D1).
-func (t *Tailer) report(applier string, at Position, attempt int, err error) {
-	t.event(Event{Kind: Failed, Applier: applier, Position: at, Count: attempt, Err: err})
-	if _, say := t.lines.Failed(applier+"/"+at.Shard, time.Now()); say {
+// report passes a failure to the hook and, at growing intervals, to the log (D1).
+func (t *Tailer) report(f Failure) {
+	if h := t.o.Hooks.OnError; h != nil {
+		h(f)
+	}
+	if _, say := t.lines.Failed(f.Applier+"/"+f.From.Shard, time.Now()); say {
 		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again",
-			slog.String("applier", applier),
-			slog.String("shard", at.Shard), slog.Int64("after", int64(at.Seq)), slog.Int("attempt", attempt),
-			slog.Any("error", err))
+			slog.String("applier", f.Applier),
+			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt),
+			slog.Any("error", f.Err))
 	}
 }
 
-// worked logs that a call succeeds again after attempt failures, and returns 0.
+// worked logs that a call works again after attempt failures, and returns 0.
 func (t *Tailer) worked(applier, shard string, attempt int) int {
 	if attempt == 0 {
 		return 0

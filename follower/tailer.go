@@ -42,13 +42,13 @@ type Tailer struct {
 	sweep    uint64
 
 	known  bool      // the heads were read once
-	sure   time.Time // all entries acknowledged before this time are known
-	proven instant   // when the latest successful read of all heads was sent
+	sure   time.Time // all entries acknowledged before it are known
+	proven instant   // when the latest successful reading of all heads was sent
 	asked  time.Time // the latest call of Fresh
 	broken error     // why the stream fails; nil while it works
 	blind  error     // why reading the heads fails
 	ended  chan struct{}
-	ask    chan struct{} // holds a token while Fresh waits for a proof
+	ask    chan struct{} // holds one token: Fresh waits for a proof
 }
 
 type phase uint8
@@ -93,8 +93,8 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	}, nil
 }
 
-// Run follows shards with one Applier until ctx ends, with the default options. See Tailer.Follow
-// and Tailer.Run.
+// Run follows shards with one Applier until ctx ends. It uses a Tailer with default options:
+// see Tailer.Follow and Tailer.Run.
 func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...string) error {
 	t, err := NewTailer(b, nil)
 	if err != nil {
@@ -106,11 +106,11 @@ func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...
 	return t.Run(ctx)
 }
 
-// Follow makes an Applier follow shards. Call it before Run. Each element of shards is the name of
-// a shard, or a prefix followed by "*" for several shards. A "*" alone stands for all shards except
-// reserved shards, which must be named. Several Appliers may follow one shard, each at its own
-// pace. The Applier's name appears in errors and events. It must satisfy core.CheckShard and differ
-// from the names of the other Appliers. The error matches core.ErrInvalid.
+// Follow has an Applier follow shards. Call it before Run. Each element of shards is a name, or a
+// prefix and "*" for several shards. A "*" alone stands for all shards except reserved ones, which
+// must be named. Several Appliers may follow one shard, each at its own pace. The name appears in
+// errors and hooks. It must differ from the names of the other Appliers, and is a label as
+// core.CheckShard describes. The error matches core.ErrInvalid.
 func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 	if err := driver.CheckNode(name); err != nil {
 		return err
@@ -155,17 +155,16 @@ func (f *followed) wants(s core.ShardID) bool {
 	return false
 }
 
-// Run follows the shards until ctx ends. It then ends the contexts of the Appliers' calls, waits
-// until they return, and returns nil. Only the following failures of the store or of an Applier end
-// Run earlier:
+// Run follows the shards until ctx ends, and then returns nil. It ends the contexts of Appliers
+// and waits for them. Only these failures of the store or of an Applier end it earlier:
 //
 //   - *StoreChangedError, or another error that matches core.ErrStoreChanged: applied entries are
-//     no longer in the store (T8). Every later Run fails in the same way until an operator
+//     no longer in the store (T8). Every later Run fails the same way, until an operator
 //     intervenes.
 //   - core.ErrClosed: the backend was closed.
 //
 // If an Applier did not return within Options.DrainBudget, the error matches ErrStuck, and the
-// Applier's goroutine is left behind. Call Run once.
+// Applier's goroutine is left behind. Run is called once.
 func (t *Tailer) Run(ctx context.Context) error {
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -245,7 +244,7 @@ func (t *Tailer) load(ctx context.Context) bool {
 				return false
 			}
 			err = errtext.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)
-			t.report(f.name, Position{}, attempt, err)
+			t.report(Failure{Applier: f.name, Attempt: attempt, Err: err})
 			if !t.backOff(ctx, attempt) {
 				return false
 			}
@@ -254,8 +253,8 @@ func (t *Tailer) load(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// resume begins at the positions. Every shard with a position gets a cursor, so that the Tailer
-// notices a shard that the store has lost.
+// resume begins at the positions. Every shard with a position gets a cursor, so that a shard which
+// the store lost is noticed.
 func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

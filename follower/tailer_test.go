@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestFollow: several Appliers follow different shards, with entries from before and after the
-// start, and with several tokens.
+// TestFollow: several Appliers with different shards, entries from before and after
+// the start, over several tokens.
 func TestFollow(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -108,12 +108,9 @@ func TestFailingEntry(t *testing.T) {
 			}
 			return nil
 		}
-		var failures []Event
-		r := run(w, w.open(), &Options{OnEvent: func(e Event) {
-			if e.Kind == Failed {
-				failures = append(failures, e)
-			}
-		}}, Memory(l.apply, nil))
+		var failures []Failure
+		r := run(w, w.open(), &Options{Hooks: Hooks{OnError: func(f Failure) { failures = append(failures, f) }}},
+			Memory(l.apply, nil))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if got := l.at("bad"); got != 249 {
@@ -123,7 +120,7 @@ func TestFailingEntry(t *testing.T) {
 			w.Errorf("%d attempts in 10 minutes, want a back-off of up to 30 s", n)
 		}
 		last := failures[len(failures)-1]
-		if last.Position.Seq != 249 || !errors.Is(last.Err, broken) || last.Count < 10 {
+		if last.From.Seq != 249 || !errors.Is(last.Err, broken) || last.Attempt < 10 {
 			w.Errorf("the last failure is %+v", last)
 		}
 		if err := r.Fresh("bad", time.Minute); !errors.Is(err, ErrStale) || !errors.Is(err, broken) {
@@ -132,7 +129,7 @@ func TestFailingEntry(t *testing.T) {
 		r.until("good", o.append("good", 1))
 		l.onApply(nil)
 		r.until("bad", 300)
-		if lag, err := r.shardLag("bad"); err != nil || lag.Err != nil {
+		if lag, err := r.ShardLag("bad"); err != nil || lag.Err != nil {
 			w.Errorf("afterwards the lag is %+v, %v", lag, err)
 		}
 		r.end()
@@ -164,7 +161,7 @@ func TestBlockedShard(t *testing.T) {
 		if buffered > 1<<10 {
 			w.Errorf("%d bytes wait for a blocked shard, want a 64th of the buffer at most", buffered)
 		}
-		lag, err := r.shardLag("slow")
+		lag, err := r.ShardLag("slow")
 		if err != nil || lag.Head != 5000 || lag.Entries < 4900 {
 			w.Errorf("its lag is %+v, %v", lag, err)
 		}
@@ -247,7 +244,7 @@ func TestBrokenStream(t *testing.T) {
 		b.setDown(down)
 		synctest.Wait() // otherwise the stream may still bring the entry
 		o.append("s", 1)
-		time.Sleep(2 * time.Second) // less than two pulses, so only the stream's end shows this
+		time.Sleep(2 * time.Second) // less than two pulses: only the stream's end says so
 		if err := r.Fresh("s", time.Second); !errors.Is(err, ErrStale) {
 			w.Errorf("2 s after the stream broke Fresh says %v", err)
 		}
@@ -284,12 +281,12 @@ func TestFreshIsHonest(t *testing.T) {
 		time.Sleep(time.Second)
 		o.append("s", 5)
 		time.Sleep(time.Second)
-		if lag, err := r.shardLag("s"); err != nil || !lag.Known || lag.Time < 1000*time.Hour {
+		if lag, err := r.ShardLag("s"); err != nil || !lag.Known || lag.Time < 1000*time.Hour {
 			w.Errorf("with entries from before the start the lag is %+v, %v", lag, err)
 		}
 		step <- struct{}{}
 		r.until("s", 5)
-		if lag, err := r.shardLag("s"); err != nil || lag.Time != time.Second {
+		if lag, err := r.ShardLag("s"); err != nil || lag.Time != time.Second {
 			w.Errorf("with those applied the lag is %+v, %v, want 1s", lag, err)
 		}
 		step <- struct{}{}
@@ -301,7 +298,7 @@ func TestFreshIsHonest(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		b.setDown(nil)
 		time.Sleep(time.Minute)
-		if lag, err := r.shardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second ||
+		if lag, err := r.ShardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second ||
 			lag.Time > 3*time.Minute {
 			w.Errorf("with entries that came in an outage the lag is %+v, %v", lag, err)
 		}
@@ -314,7 +311,7 @@ func TestFreshIsHonest(t *testing.T) {
 	})
 }
 
-// TestHeadsAreNoStream: while the stream waits for its next attempt, a read of all heads does not
+// TestHeadsAreNoStream: while the stream waits for its next attempt, a reading of heads does not
 // count as a working stream.
 func TestHeadsAreNoStream(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -373,7 +370,7 @@ func TestHeadTooHigh(t *testing.T) {
 		}
 		b.mu.Unlock()
 		time.Sleep(time.Minute)
-		if lag, err := r.shardLag("s"); err != nil || !lied || lag.Entries != 0 || lag.Time != 0 {
+		if lag, err := r.ShardLag("s"); err != nil || !lied || lag.Entries != 0 || lag.Time != 0 {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
 		r.end()
@@ -381,7 +378,7 @@ func TestHeadTooHigh(t *testing.T) {
 }
 
 // TestArrivals: the age of unapplied entries is never too small, and an old entry makes no other
-// entry older than necessary.
+// older than necessary.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return time.Unix(1e6, 0).Add(d) }
@@ -421,19 +418,19 @@ func TestLagInTime(t *testing.T) {
 		}
 		for i := range 10 {
 			synctest.Wait()
-			lag, err := r.shardLag("s")
+			lag, err := r.ShardLag("s")
 			if want := time.Duration(10-i) * time.Second; err != nil || lag.Time != want || lag.Entries != int64(10-i) {
 				w.Errorf("with %d applied the lag is %d entries and %v, want %v", i, lag.Entries, lag.Time, want)
 			}
 			step <- struct{}{}
 		}
 		r.until("s", 10)
-		for range 1000 { // with many arrivals, the age is never too small
+		for range 1000 { // many arrivals: never younger than the truth
 			o.append("s", 1)
 			synctest.Wait()
 			time.Sleep(100 * time.Millisecond)
 		}
-		lag, _ := r.shardLag("s")
+		lag, _ := r.ShardLag("s")
 		if lag.Time != 100*time.Second {
 			w.Errorf("1000 entries in 100 s, none applied: the lag is %v", lag.Time)
 		}
@@ -441,7 +438,7 @@ func TestLagInTime(t *testing.T) {
 			step <- struct{}{}
 		}
 		r.until("s", 510)
-		if lag, _ = r.shardLag("s"); lag.Time < 50*time.Second || lag.Time > 100*time.Second {
+		if lag, _ = r.ShardLag("s"); lag.Time < 50*time.Second || lag.Time > 100*time.Second {
 			w.Errorf("with half of them applied the lag is %v", lag.Time)
 		}
 		close(step)
@@ -449,7 +446,7 @@ func TestLagInTime(t *testing.T) {
 	})
 }
 
-// TestWaitForAndSync: WaitFor waits for the caller's own writes, and Sync waits for all writes.
+// TestWaitForAndSync: the caller's own writes, and all writes.
 func TestWaitForAndSync(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -522,7 +519,7 @@ func TestStuckApplier(t *testing.T) {
 	})
 }
 
-// TestRefusals: mistakes are reported immediately.
+// TestRefusals: mistakes are reported at once.
 func TestRefusals(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()

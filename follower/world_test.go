@@ -17,7 +17,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// world is a store in a bubble of fake time. If a goroutine is left at the end, the test fails.
+// world is a store in a bubble of fake time. A goroutine that is left at the end
+// fails the test.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -42,7 +43,7 @@ func (w *world) open() driver.Backend {
 	return b
 }
 
-// owner owns shards and appends to their logs, using only the driver.
+// owner owns shards and appends to their logs, by the driver alone.
 type owner struct {
 	t     testing.TB
 	b     driver.Backend
@@ -232,7 +233,7 @@ func (r *follow) wait() error {
 	return r.err
 }
 
-// within ends Run after d if nothing else ends it.
+// within ends Run after a while if nothing else does.
 func (r *follow) within(d time.Duration) {
 	timer := time.AfterFunc(d, r.stop)
 	r.t.Cleanup(func() { timer.Stop() })

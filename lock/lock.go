@@ -19,8 +19,8 @@ import (
 // MaxName is the longest name of a lock, in bytes.
 const MaxName = driver.MaxNameLen - len(driver.LockPrefix)
 
-// ErrHeld is the error of TryLock while another caller holds the lock. The error of Lock also
-// matches ErrHeld if its context ends while another caller holds the lock.
+// ErrHeld is the error of TryLock while another caller holds the lock. If the context of Lock ends
+// while another caller holds the lock, Lock's error also matches ErrHeld.
 var ErrHeld error = errtext.NotApplied("the lock is held")
 
 // A process that has taken a lock almost continuously for turn leaves it to others once, for at
@@ -35,7 +35,7 @@ type Locks struct {
 	e    *core.Elector
 	stop context.CancelFunc // set by New
 	log  *slog.Logger       // set by New; nil: slog.Default
-	ran  chan error         // receives Run's error
+	ran  chan error         // with Run's error
 
 	mu    sync.Mutex
 	names map[string]*name
@@ -49,7 +49,7 @@ const maxNamed = 5
 // maxUsed is the largest number of names in Locks.used.
 const maxUsed = 1024
 
-// streak is a period in which this process has taken a lock almost continuously.
+// streak is the period during which this process has taken a lock almost continuously.
 type streak struct{ since, last time.Time }
 
 // name is a lock that a caller in this process holds or wants.
@@ -65,8 +65,8 @@ type waiter struct {
 	turn    chan struct{} // has room for one: this call must contend
 }
 
-// Open returns Locks that use the Elector e. The first call that takes a lock makes e join the
-// namespace. The Elector must run while the Locks are used, and may also serve shards.
+// Open returns Locks that use an Elector, which joins at the first call that locks. The Elector
+// must run while the Locks are used, and may also serve shards.
 func Open(e *core.Elector) *Locks {
 	return &Locks{e: e, names: make(map[string]*name), used: make(map[string]streak), pause: pause}
 }
@@ -88,10 +88,10 @@ func New(b core.Backend, o *core.Options) (*Locks, error) {
 	return l, nil
 }
 
-// Close ends the Elector that New started. It logs the names of held locks, and waits up to
-// Options.DrainBudget until they are unlocked and given back. If the locks are not unlocked in
-// time, the error names one of them. Otherwise, Close returns the error of the Elector's Run. On
-// Locks from Open, and on a second call, Close does nothing.
+// Close ends the Elector that New began. It logs the names of held locks, and waits up to
+// Options.DrainBudget until they are unlocked and given back. If they are not unlocked in time, the
+// error names one of them. Close returns Run's error. After Open, and on a second call, Close does
+// nothing.
 func (l *Locks) Close() error {
 	if l.stop == nil {
 		return nil
@@ -141,9 +141,9 @@ func Do(ctx context.Context, b core.Backend, name string, fn func(context.Contex
 }
 
 // Do locks a name, calls fn, and unlocks the name when fn has returned, has panicked, or has ended
-// its goroutine. fn's context ends with ctx, or when the lock may have been lost. If Lock fails, Do
-// returns the error of Lock. Otherwise, it joins the errors of fn and Unlock. The error matches
-// core.ErrLost if the lock was lost while fn ran.
+// its goroutine. fn's context ends with ctx, or when the lock may have been lost. The error is that
+// of Lock, or the errors of fn and Unlock, joined: it matches core.ErrLost if the lock was lost
+// while fn ran.
 func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *Lock) error) (err error) {
 	k, err := l.Lock(ctx, name)
 	if err != nil {
@@ -158,8 +158,8 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *L
 }
 
 // Name returns the name of a lock for any string, and a different name for each string. A legal
-// name that does not begin with "_" stays unchanged. The name for any other string consists of
-// "_h.", the string's first 80 bytes with "-" for each illegal byte, and 128 bits of its SHA-256.
+// name that does not begin with "_" stays as it is. The name for any other string is "_h.", the
+// first 80 bytes with "-" for each illegal byte, and 128 bits of the string's SHA-256.
 func Name(s string) string {
 	if s != "" && s[0] != '_' && driver.CheckShard(driver.ShardID(driver.LockPrefix+s)) == nil {
 		return s
@@ -174,8 +174,8 @@ func Name(s string) string {
 	return fmt.Sprintf("_h.%s.%x", begin, sum[:16])
 }
 
-// Lock is a held lock. Pass its fence or token with every write that it must protect. Its context
-// ends when the lock may have been lost. All methods are safe for concurrent use.
+// Lock is a held lock with its lease. Pass its fence or token with every write that matters. Its
+// context ends when the lock may have been lost. All methods are safe for concurrent use.
 type Lock struct {
 	*core.Lease
 	l    *Locks
@@ -188,23 +188,22 @@ type Lock struct {
 func (k *Lock) Name() string { return k.name }
 
 // Lock waits until this member holds the lock and it is this call's turn. Calls in one process get
-// the lock in the order in which they were made. A waiting call adds no work for the store beyond
-// the views that each member reads anyway. If a caller locks a name that it already holds, it
-// deadlocks.
+// the lock in order. Waiting costs the store only the views that each member reads. A caller that
+// locks a name that it already holds waits for itself.
 //
 // A name consists of letters, digits, ".", "_" and "-", at most MaxName bytes. [Name] converts any
 // string to such a name. For an invalid name, the error matches core.ErrInvalid, and nothing is
-// sent. If ctx ends, the error is the cause of ctx, and matches ErrHeld if another caller is known
-// to hold the lock. After the Elector's Run has ended, the error matches core.ErrStopped. The lock
-// lasts until Unlock, unless the lease is lost: see core.Lease.Err.
+// sent. If ctx ends, the error is its cause, and matches ErrHeld if another caller is known to hold
+// the lock. After the end of the Elector's Run, the error matches core.ErrStopped. The lock lasts
+// until Unlock, unless the lease is lost: see core.Lease.Err.
 func (l *Locks) Lock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, false)
 }
 
 // TryLock is like Lock, but does not wait for other callers. If another caller is known to hold the
-// lock, or waits for it in this process, the error matches ErrHeld. A lock that another process
-// unlocked a moment ago may still count as held. If no other caller is known, TryLock asks the
-// store once, and waits for the answer.
+// lock, or waits for it in this process, the error matches ErrHeld. A lock that was unlocked
+// elsewhere a moment ago may still count as held. Otherwise, TryLock asks the store once, and waits
+// for its answer.
 func (l *Locks) TryLock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, true)
 }
@@ -304,14 +303,14 @@ func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	return l.e.Contend(func(ctx context.Context, lease *core.Lease) error { return l.serve(ctx, called, lease) }, shard)
 }
 
-// leave removes a call that will not get the lock from the queue. turn reports whether the call was
-// given the turn to contend and has not used it.
+// leave removes from the queue a call that will not get the lock. turn means that the call did not
+// use its turn to contend.
 func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn bool, cause error) (*Lock, error) {
 	l.mu.Lock()
 	n := l.names[called]
 	n.waiting = slices.DeleteFunc(n.waiting, func(x *waiter) bool { return x == w })
 	select {
-	case k := <-w.granted: // the lock was granted at the same moment
+	case k := <-w.granted: // it was granted at the same moment
 		l.mu.Unlock()
 		_ = k.Unlock(over(ctx)) // the release reaches the store later
 		return nil, cause
@@ -365,12 +364,12 @@ func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) err
 	return nil
 }
 
-// Unlock gives the lock back and waits until the store confirms this; ctx limits only the wait.
-// Call Unlock once the work under the lock has ended, even if the lock was lost. Until then, no
-// other call in this process gets the lock.
+// Unlock gives the lock back and waits until the store has it; ctx limits the wait only. Call it
+// once the work under the lock has ended, even if the lock was lost. Until then, no other call in
+// this process gets the lock.
 //
-// If the lock was lost earlier, the error matches core.ErrLost, and another process may have held
-// the lock since. Any other error is that of ctx. A second call does nothing.
+// If the lock was lost earlier, the error matches core.ErrLost: another process may have held it
+// since. Otherwise, the error is ctx's. A second call does nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
 	var err error
 	k.once.Do(func() {

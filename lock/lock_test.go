@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// TestLock: one caller at a time has the lock, in this process and in others, each with a greater
-// token. Callers of one process get the lock in order of arrival.
+// TestLock: one caller at a time has the lock, here and elsewhere, each with a greater token.
+// Callers of one process get it in order of arrival.
 func TestLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -82,7 +82,7 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// TestTryLock: TryLock does not wait for other callers.
+// TestTryLock: it does not wait for others.
 func TestTryLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -116,7 +116,7 @@ func TestGivenUp(t *testing.T) {
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(w.Context())
 		_, failed := b.waits(ctx, "x")
-		_, late := b.waits(ctx, "y") // the call gets the lock, but nobody takes it from the channel
+		_, late := b.waits(ctx, "y") // has it, and nobody takes it
 		had, _ := b.waits(w.Context(), "x")
 		cancel(cause)
 		if err := <-failed; !errors.Is(err, cause) || !errors.Is(err, ErrHeld) {
@@ -146,7 +146,7 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
-// TestStoreAway: if a caller waits for a store that does not answer, the error shows this.
+// TestStoreAway: if a caller waits for a store that does not answer, its error says so.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -236,7 +236,7 @@ func TestNobodyComesBetween(t *testing.T) {
 		looked, second := 0, make(chan *Lock, 1)
 		f := func() { // as it withdraws
 			if looked++; looked > 1 || !a.mu.TryLock() {
-				return // the other callers stay outside
+				return // the others stay outside
 			}
 			a.mu.Unlock()
 			go func() { second <- a.lock("x") }()
@@ -295,7 +295,7 @@ func TestWatchdog(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		time.Sleep(time.Minute + ttl/2) // not at an instant when the watchdog looks
+		time.Sleep(time.Minute + ttl/2) // not as the watchdog looks
 		if k.Err() != nil || !stalled.Load() {
 			w.Errorf("the lock is lost: %v; a handler was ended by the watchdog: %v", k.Err(), stalled.Load())
 		}
@@ -309,8 +309,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// TestDo: fn runs under the lock, which is unlocked however fn ends. If the lock is lost, both fn's
-// context and the error show this.
+// TestDo: fn runs under the lock, which is unlocked however fn ends. Of a lost lock both fn's context and the
+// error say so.
 func TestDo(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, failed := w.process("a"), errors.New("failed")
@@ -366,7 +366,7 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// TestDoOnce: the package's function Do joins for one call, and then leaves.
+// TestDoOnce: Do of the package joins for one call, and leaves.
 func TestDoOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
@@ -405,7 +405,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// FuzzName: the name of any string is legal, and differs from the name of every other string.
+// FuzzName: the name of any string is legal, and no other string's.
 func FuzzName(f *testing.F) {
 	f.Add("a b", "a/b")
 	f.Add("a b", Name("a b"))
@@ -441,8 +441,8 @@ func TestLostAndKept(t *testing.T) {
 	})
 }
 
-// TestHolderDies: another process gets the lock after the TTL, and Unlock reports the loss to the
-// former holder.
+// TestHolderDies: another process has the lock after the TTL, and Unlock tells the former holder
+// so.
 func TestHolderDies(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -589,13 +589,12 @@ func TestWaitingIsFree(t *testing.T) {
 	})
 }
 
-// TestFair: a process that has held a lock almost continuously for 100 ms leaves the lock to others
-// for 20 ms. A process that is always the last to see that the lock is free takes the lock in such
-// a pause.
+// TestFair: a process that has held a lock almost continuously for 100 ms leaves it to others for
+// 20 ms. A process that always sees last that the lock is free takes it in such a pause.
 func TestFair(t *testing.T) {
 	bubble(t, func(w *world) {
 		ps := []*process{w.process("a"), w.process("b"), w.process("c")}
-		ps[2].late.Store(int64(3 * time.Millisecond)) // this process is the last to see that the lock is free
+		ps[2].late.Store(int64(3 * time.Millisecond)) // it sees last that the lock is free
 		counts := make([]int, len(ps))
 		longest, streak := make([]time.Duration, len(ps)), make([]time.Duration, len(ps))
 		end := time.Now().Add(20 * time.Second)
@@ -621,8 +620,7 @@ func TestFair(t *testing.T) {
 		all.Wait()
 		total := counts[0] + counts[1] + counts[2]
 		for i, n := range counts {
-			// In 50 runs, the third process got the lock 109 to 497 times of 9,000, and 1 to 24
-			// times if no process paused.
+			// Seen in 50 runs: the third has 109 to 497 of 9,000, and 1 to 24 if nobody leaves it.
 			if n < total/150 || longest[i] > 10*time.Second {
 				w.Errorf("process %d had the lock %d times of %d, and waited up to %v", i, n, total, longest[i])
 			}
@@ -636,8 +634,7 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestFleet: even if there are members that do not want the lock, it moves as soon as it is given
-// back.
+// TestFleet: beside members that do not want it, a lock moves as soon as it was given back.
 func TestFleet(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ps []*process
@@ -679,8 +676,8 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestChaos: callers randomly give up, try, lose their connection or stop, and no two callers have
-// the lock at the same time.
+// TestChaos: callers give up, try, lose their connection or stop, at random, and no two have the
+// lock at a time.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(share.Of(t, "seeds", 8, 2)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

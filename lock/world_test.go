@@ -37,7 +37,7 @@ type process struct {
 	late atomic.Int64 // how late, in nanoseconds, it sees what changed
 }
 
-// lateViews is a store whose changes are reported late.
+// lateViews is a store whose changes are seen late.
 type lateViews struct {
 	kv.Store
 	by *atomic.Int64

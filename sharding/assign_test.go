@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// leastMoves computes the lower bound in a simple way. It tries every assignment of the ceilings,
-// and counts the excess of each member and the shards without an owner.
+// leastMoves returns the lower bound, computed plainly: it tries every assignment of the ceilings,
+// and counts the excess of each member, and the shards without an owner.
 func leastMoves(c *Cluster) int {
 	total, orphans := int64(0), 0
 	have := make([]int, len(c.Members))
@@ -72,8 +72,7 @@ func randomCluster(rng *rand.Rand, weighted bool) *Cluster {
 	return c
 }
 
-// checkPlan checks that a plan is complete and within its shares, and that its parts are
-// consistent.
+// checkPlan checks that a plan is complete and within its shares, and that its parts agree.
 func checkPlan(t *testing.T, c *Cluster, p *Plan) {
 	t.Helper()
 	have := make([]int, len(c.Members))
@@ -230,7 +229,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		t.Errorf("%d moves, share %d", len(p.Moves), p.Share[1])
 	}
 
-	// A full member keeps what it has, and gets nothing.
+	// Full: keeps what it has, gets nothing.
 	c = even(4, 100)
 	for s := range c.Shards {
 		if c.Shards[s].Owner == 2 && s%2 == 0 {
@@ -246,7 +245,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		}
 	}
 
-	// If all members are drained, no shard is left without an owner.
+	// All drained: no shard is left without an owner.
 	c = even(3, 10)
 	for i := range c.Members {
 		c.Members[i].Drain = true
@@ -255,7 +254,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		t.Errorf("%d moves although nobody is left", len(p.Moves))
 	}
 
-	// With Budget and Fixed, the remaining shards move later.
+	// Budget and Fixed: the rest comes later.
 	c = even(2, 100)
 	c.Members = append(c.Members, Member{ID: "x", Node: "x", Weight: 1})
 	total := 0
@@ -320,7 +319,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The shards of a group are in as many zones as possible.
+// Replicas of one thing are in as many zones as possible.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -385,9 +384,9 @@ func TestBalanceByLoad(t *testing.T) {
 			}
 		}
 		if relative(c, p.Owner) > 1.1 {
-			continue // near the upper bound, but not above it
+			continue // near the upper bound, without having passed it
 		}
-		// Within the hysteresis, no shard moves.
+		// Within the hysteresis nothing moves.
 		c.Shards = carryOut(c, p, 2)
 		for s := range c.Shards {
 			c.Shards[s].Load *= 0.95 + rng.Float64()/10
@@ -396,8 +395,7 @@ func TestBalanceByLoad(t *testing.T) {
 			t.Fatalf("%d moves after a small change", len(q.Moves))
 		}
 	}
-	// If one shard is hot, the shards beside it move, and the hot shard does not move back and
-	// forth.
+	// One hot shard: the shards beside it move, and it does not move back and forth.
 	c := even(4, 40)
 	for s := range c.Shards {
 		c.Shards[s].Load = 1
@@ -410,7 +408,7 @@ func TestBalanceByLoad(t *testing.T) {
 		}
 		c.Shards = carryOut(c, p, int64(round+2))
 	}
-	// The budget and fixed shards limit the moves.
+	// The budget, and what is fixed.
 	c = even(2, 100)
 	for s := range c.Shards {
 		c.Shards[s].Owner, c.Shards[s].Fixed = 0, s >= 20

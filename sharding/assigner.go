@@ -27,9 +27,9 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		m.tried("read the plans", err)
 	}
 	if err := j.blind(m.o.Keyspace); err != nil {
-		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // set first, so that reconcile does not contend
+		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // before it returns, so that reconcile does not contend
 		signal(m.wake)
-		if !m.blind.Load() { // otherwise follow reports the error
+		if !m.blind.Load() { // otherwise follow reports it
 			m.trying(err)
 		}
 		return nil
@@ -53,13 +53,13 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			lease.Progress()
 		}
 		v := m.e.View()
-		if v.Rules == nil && time.Since(began) < callTimeout { // without the rules, a drained node would get shards
+		if v.Rules == nil && time.Since(began) < callTimeout { // without them a drained node would get shards
 			m.untilNext(ctx, lease, v, true)
 			continue
 		}
 		j.form = m.formFor(v)
 		again := p.obey(v, time.Now())
-		p.wall = began.Add(time.Since(began)) // not affected when the clock is set
+		p.wall = began.Add(time.Since(began)) // not affected if the clock is set
 		var settled []string
 		settled, p.untaken = m.settled(ctx, j.table, round)
 		lease.Progress()
@@ -103,16 +103,16 @@ func formOf(m *core.Member) byte {
 	return byte(n)
 }
 
-// settled returns the givers of complete splits and merges, in which every taker has noted its
-// range. If some takers refused a range, it returns those takers instead. Each round begins with a
-// different change. If the reads take longer than an interval, later rounds continue them.
+// settled returns the givers of complete splits and merges. In these, every taker has noted its
+// range. If some takers refused a range, it returns them instead. Each round begins with another
+// change. If the reads take longer than an interval, later rounds read the rest.
 func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers []string, refused []untaken) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
 	for i := range t.changes {
 		c := &t.changes[(i+round)%len(t.changes)]
 		gifts := c.Gifts
-		if len(gifts) == 0 { // the giver notes that it has the ranges again
+		if len(gifts) == 0 { // the giver notes that it has them again
 			gifts = []gift{{Shard: c.From}}
 		}
 		done, back, err := m.taken(limited, c.Number, gifts)
@@ -128,7 +128,7 @@ func (m *Manager) settled(ctx context.Context, t *assignments, round int) (giver
 }
 
 // untilNext waits until there is a reason to plan again. It waits at least half an interval, and
-// half an interval after a change, so that simultaneous changes lead to one plan.
+// half an interval after a change, so that simultaneous changes make one plan.
 func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View, again bool) {
 	half := max(m.o.Interval/2, time.Millisecond/2)
 	if !pause(ctx, half) {
@@ -148,7 +148,7 @@ func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View
 	pause(ctx, half)
 }
 
-// pause waits for d. It returns false if ctx ends first.
+// pause waits for d. It returns false if ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -8,49 +8,47 @@ import (
 // Balance is the default Assigner. It weighs an even load against the number of moves. The zero
 // value is ready for use.
 //
-// While no loads are known, or all loads are about the same, Balance balances the number of shards.
-// Every member gets its weighted share, rounded down or up. Without rules, Balance makes the fewest
-// moves that achieve this. With rules, it balances as well as is possible by moving single shards.
+// While no loads are known, or all loads are about the same, it balances counts. Every member gets
+// the floor or the ceiling of its weighted share. Without rules, it makes the fewest moves that
+// lead there. With rules, the balance is as good as moves of single shards can make it.
 //
-// If the loads differ, Balance lowers the highest ratio of a member's load to its capacity. A
-// member's fair share of all load is proportional to its capacity, and is normally the member's
-// goal. If the member has a key or an indivisible shard with more load than this share, that load
-// is the goal. If a member is above High times its share, Balance relieves it down to Low, and
-// moves as little load as possible. Balance also gives load to members that are below half their
-// share. In a Keyspace, it splits hot ranges, gives a hot key its own range, and merges cold
-// neighbours.
+// With loads, it lowers the highest share of any member's capacity. A member's fair share of all
+// load is in proportion to its capacity. Its goal is that share. If its hottest key or whole shard
+// has more load, which cannot be divided, that load is the goal. If a member is above High times
+// its share, Balance relieves it down to Low, by as little load as possible. It gives load to a
+// member that is below half its share. In a Keyspace, it splits hot ranges, gives a hot key its
+// own range, and merges cold neighbours.
 //
-// MovesPerMinute limits the moves that balance the members. The limit rises to half of all load if
-// a member is new or above its capacity. It also rises if a member is half a share above its goal
-// and relief at MovesPerMinute would take more than 90 s. The higher limit lasts a minute longer
-// than its reason. Moves because of a lost owner, a drain or a rule do not count.
+// MovesPerMinute limits moves that balance the members. The limit is half of all load if a member
+// is new or above its capacity. The same applies if a member is half a share above its goal and
+// MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer. Orphans,
+// drains and rules do not count.
 type Balance struct {
 	// Rules restrict ownership.
 	Rules Rules `yaml:"rules"`
-	// High is the multiple of its share above which Balance relieves a member. Default 1.1; at
-	// least Low.
+	// High is a multiple of a member's share of the load, above which Balance relieves the member.
+	// Default 1.1; at least Low.
 	High float64 `yaml:"high"`
-	// Low is the multiple of its share down to which Balance relieves a member. Default 1.04; at
-	// least 1.
+	// Low is the multiple of the share down to which Balance relieves it. Default 1.04; at least 1.
 	Low float64 `yaml:"low"`
 	// MovesPerMinute is the part of all load that moves in a minute to balance the members. A
-	// single shard with more load may move if it cannot be divided. Default 0.02. See
+	// single shard with more load, which cannot be divided, may move. Default 0.02. See
 	// Cluster.Moved.
 	MovesPerMinute float64 `yaml:"moves_per_minute"`
-	// Budget is the largest number of shards that one plan moves to balance the members. The next
-	// plan continues. Default 0: no limit.
+	// Budget is the number of shards that one plan moves to balance the members; 0: no limit. The
+	// next plan continues.
 	Budget int `yaml:"budget"`
-	// Reserve is the part of Member.Capacity that is kept for future load, if the members have that
-	// much capacity. Default 0.2; a negative value means no reserve.
+	// Reserve is the part of Member.Capacity that is kept for future load, if the members have as
+	// much. Default 0.2; negative: none.
 	Reserve float64 `yaml:"reserve"`
-	// SplitAbove is the load, as a part of the mean member's share, above which a range is split.
-	// The new ranges have at most half of SplitAbove. Default 0.3.
+	// SplitAbove is the load, as a part of the mean member's share, above which a range is split,
+	// into ranges of at most half of SplitAbove. Default 0.3.
 	SplitAbove float64 `yaml:"split_above"`
-	// MinShards is the least number of ranges. Below it, the hottest ranges that can be split are
-	// split. Default: the number with which the Keyspace began.
+	// MinShards is the least number of ranges: below it the hottest are split, if they can be.
+	// Default: the number with which the Keyspace began.
 	MinShards int `yaml:"min_shards"`
-	// MaxShards is the largest number of ranges. Above it, the coldest ranges are merged. Default:
-	// MinShards plus 16 for each member.
+	// MaxShards is the largest number of ranges: above it the coldest are merged. Default: MinShards
+	// and 16 for each member.
 	MaxShards int `yaml:"max_shards"`
 }
 
@@ -62,12 +60,12 @@ const (
 	urgent, patience = 1.5, 1.5
 	// urgentMoves is the larger limit, as a part of all load in a minute.
 	urgentMoves = 0.5
-	// alike is the largest ratio of the greatest load of a shard to the least at which all loads
-	// count as the same.
+	// alike is a ratio of the greatest load of a shard to the least. Up to it, all loads count as
+	// the same.
 	alike = 1.25
 )
 
-// resolve returns the assigner with its defaults for the given number of members.
+// resolve returns the assigner with its defaults, for a number of members.
 func (a Balance) resolve(c *Cluster, members int) Balance {
 	either := func(x, def float64) float64 {
 		if x > 0 {
@@ -93,7 +91,7 @@ func (a Balance) resolve(c *Cluster, members int) Balance {
 	return a
 }
 
-// check returns an error if a field has a value that its comment does not allow.
+// check returns an error if a value is not one that the comments allow.
 func (a Balance) check() error {
 	for _, x := range []struct {
 		name string
@@ -164,13 +162,12 @@ func (l *loads) byCount() {
 	l.sum()
 }
 
-// byRules gives every member its share of the number of shards, as far as the rules allow.
+// byRules gives every member its share of the number of shards, as far as rules allow.
 func (l *loads) byRules(limit float64) {
 	d, share := l.d, l.share
 	d.grant(func(int32) float64 { return 1 }, func(m int32) float64 { return float64(share[m]) }, 0)
 	d.place(func(_, m int32) float64 { return float64(d.have[m]-share[m]) / float64(max(share[m], 1)) }, func(int32, int32) {})
-	// Shards that are bound to a zone are first shared among the members of the zone. Then other
-	// shards make room.
+	// Shards bound to a zone are first shared among its members. Then other shards make room.
 	bound := make([]int, len(share))
 	for s, o := range d.owner {
 		if d.rules.bound(int32(s)) {
@@ -259,7 +256,7 @@ func (l *loads) relieve(limit float64) {
 }
 
 // fill gives load from the members with the highest shares to members that are new or below half
-// their share. It leaves half of MovesPerMinute for relieve. If a few keys have so much of the load
+// their share. It leaves half of MovesPerMinute to relief. If a few keys have so much of the load
 // that no other member has a whole share, the share is computed without that load.
 func (l *loads) fill(limit float64) {
 	l.fillTo(l.total/l.caps, limit)
@@ -297,9 +294,9 @@ func (l *loads) fillTo(part, limit float64) {
 // trifle is the part of the mean member's share below which a shard's load is not worth a move.
 const trifle = 1e-4
 
-// step moves one shard from a member to another, or to the member that then has the lowest share.
-// It takes the largest fitting shard with a load of at most want. If no shard fits, it takes the
-// smallest shard above want, if this helps.
+// step moves one shard from a member to another, or to the member whose share is then the lowest.
+// It takes the largest shard of at most want that fits, or otherwise the smallest above, if it
+// helps.
 func (l *loads) step(from, to int32, want, limit float64) bool {
 	coldest := to
 	if to == None {
@@ -327,13 +324,12 @@ func (l *loads) step(from, to int32, want, limit float64) bool {
 	return false
 }
 
-// maxTries is how many shards of each kind step tries for one member if rules or a budget forbid
-// the first shards.
+// maxTries limits the shards of a member that step tries, of each kind, if rules or a budget forbid
+// the first.
 const maxTries = 32
 
-// try moves the shard at a place of a member's list if the move helps. If the shard is larger than
-// wanted, the move must lower the higher share of the two members by at least half of what the
-// giver loses.
+// try moves the shard at a place of a member's list, if it helps. If it is larger than wanted, it
+// must lower the higher share of the two members by at least half of the giver's loss.
 func (l *loads) try(from, to int32, at int, limit float64, larger bool) bool {
 	d, s, why := l.d, l.lists[from][at], Loaded
 	x := l.shard[s]

@@ -95,13 +95,13 @@ func randomParts(rng *rand.Rand, r Range, load float64) []Part {
 	return parts
 }
 
-// facts are the properties of a cluster that a test needs, computed in a simple way.
+// facts are the properties of a cluster that a test needs, computed plainly.
 type facts struct {
 	load  []float64
 	total float64
 	fits  []bool
 	cap   []float64
-	open  bool // some member may get shards
+	open  bool // some member may be given shards
 }
 
 func factsOf(c *Cluster) *facts {
@@ -127,7 +127,7 @@ func (f *facts) highest(owner []int32) float64 {
 	return worst
 }
 
-// TestBalanceKeepsItsPromises checks each promise on 20,000 random clusters.
+// TestBalanceKeepsItsPromises: 20,000 random clusters, one promise after the other.
 func TestBalanceKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(11, 13))
@@ -172,7 +172,7 @@ func cloneCluster(c *Cluster) *Cluster {
 func checkPromises(t *testing.T, c *Cluster, a Balance, p *Plan, seen map[string]int) {
 	f := factsOf(c)
 	moved, balanced, largest := 0.0, 0, 0.0
-	after := make([]int32, len(c.Shards)) // without the moves that balance the members
+	after := make([]int32, len(c.Shards)) // without what is moved for balance's sake
 	moving := map[int32]bool{}
 	for s := range after {
 		if after[s] = p.Owner[s]; p.Owner[s] == None {
@@ -211,7 +211,7 @@ func checkPromises(t *testing.T, c *Cluster, a Balance, p *Plan, seen map[string
 	if a.Budget > 0 && balanced > a.Budget {
 		t.Errorf("%d moves with a budget of %d", balanced, a.Budget)
 	}
-	// The promise about the load that moves in a minute.
+	// The promise of the minute.
 	known := slices.ContainsFunc(c.Shards, func(s Shard) bool { return s.Load > 0 })
 	limit := cmpOr(a.MovesPerMinute, 0.02)
 	if p.Urgent || c.Urgent {
@@ -224,7 +224,7 @@ func checkPromises(t *testing.T, c *Cluster, a Balance, p *Plan, seen map[string
 	if known && (math.Abs(moved-p.Moved) > 1e-9 || c.Moved+moved > limit*f.total*(1+1e-9) && moved > 0 && !single) {
 		t.Errorf("%v moves after %v, of %v, and the plan says %v", moved, c.Moved, f.total, p.Moved)
 	}
-	// Moves that balance the members never increase the highest share.
+	// What balance moves never makes the highest share higher.
 	if was, is := f.highest(after), f.highest(p.Owner); known && was > 0 && is > was*(1+1e-9) && !evenLoads(f) {
 		t.Errorf("the highest share rises from %v to %v", was, is)
 	} else if is < was*0.95 {
@@ -289,7 +289,7 @@ func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving 
 		s := &c.Shards[i]
 		switch {
 		case f.load[i] <= 0.3*mean*(1+1e-9) || !s.divisible() || s.Busy || s.Owner == None || moving[int32(i)] || c.Frozen || !s.told():
-		case c.Rules.Pin != nil && i < 20: // a rule names this shard
+		case c.Rules.Pin != nil && i < 20: // a rule is about it
 		case !split[int32(i)] && now < most:
 			t.Errorf("%v has %v, the mean of a member is %v, and it is not split", s.Range, f.load[i], mean)
 		}
@@ -306,7 +306,7 @@ func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving 
 	}
 }
 
-// A plan without members or without shards is empty.
+// A plan for no members, or of no shards, is empty.
 func TestBalanceOfNothing(t *testing.T) {
 	t.Parallel()
 	c := even(2, 4)
@@ -320,8 +320,8 @@ func TestBalanceOfNothing(t *testing.T) {
 	}
 }
 
-// If loads are known and about the same, also, no more moves than necessary are made, in as many
-// plans as the limit per minute requires.
+// Also with known loads that are about the same, no more moves than necessary are made, in as many
+// plans as the limit of a minute requires.
 func TestEvenLoadsMoveTheLeast(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 2))
@@ -345,8 +345,8 @@ func TestEvenLoadsMoveTheLeast(t *testing.T) {
 	}
 }
 
-// A member that joins gets its share immediately, also with loads, and no member stays more than a
-// tenth above its own share.
+// A member that joins has its share at once, also with loads, and no member is left with more than
+// a tenth above its own share.
 func TestJoinWithLoads(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 2))
@@ -386,7 +386,7 @@ func TestJoinWithLoads(t *testing.T) {
 	}
 }
 
-// Capacity is in the unit of the load. The highest share of any member is lowered, and the reserve
+// Capacity is in the unit of the load: the highest share of any member is lowered, and the reserve
 // is kept free if there is room elsewhere.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
@@ -407,7 +407,7 @@ func TestCapacity(t *testing.T) {
 			t.Errorf("member %d has %.0f of %.0f", i, of[i], m.Capacity)
 		}
 	}
-	// 470 of 600 is 78 %. Within the hysteresis, a member may have 1.1 times that, but the reserve
+	// 470 of 600 is 78 %: within the hysteresis one may have 1.1 times that, but the reserve
 	// begins at 80 %.
 	c.Shards = carryOut(c, p, 2)
 	for s := range c.Shards {
@@ -435,8 +435,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// A heavy shard that cannot be divided moves to the member on which its share is least, if the gain
-// is worth its load.
+// A heavy shard that cannot be divided moves to the member where its share is least, if that is
+// worth its load.
 func TestHeavyShardToLargeMember(t *testing.T) {
 	t.Parallel()
 	c := even(2, 2)
@@ -448,8 +448,8 @@ func TestHeavyShardToLargeMember(t *testing.T) {
 	}
 }
 
-// A preference of a zone is kept only within the shares of the zone's members. The plan lists the
-// shards outside their zone.
+// A preference of a zone is kept within its members' shares only. The plan lists the shards outside
+// their zone.
 func TestPreferZone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 7))
@@ -466,7 +466,7 @@ func TestPreferZone(t *testing.T) {
 		}
 		some := rng.IntN(9)
 		rules := Rules{Prefer: map[string]string{"orders-00008*": "nowhere"}}
-		for i := range some { // ten each: there is room for 30
+		for i := range some { // ten each: 30 have room
 			rules.Prefer[fmt.Sprintf("orders-0000%d*", i)] = "z1"
 		}
 		kept := func(p *Plan) (in int) {
@@ -496,7 +496,7 @@ func TestPreferZone(t *testing.T) {
 	}
 }
 
-// The heirs of a member are in the member's zone, unless one of them would get twice its share.
+// The heirs of a member are in its zone, unless that would give one of them twice its share.
 func TestHeirsInTheZone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 5))
@@ -540,7 +540,7 @@ func TestHeirsInTheZone(t *testing.T) {
 	}
 }
 
-// BenchmarkBalance makes one plan of 100,000 ranges, some of which are hot, on 100 members.
+// BenchmarkBalance makes one plan of 100,000 ranges on 100 members, of which some are hot.
 func BenchmarkBalance(b *testing.B) {
 	c := largeCluster()
 	b.ReportAllocs()
@@ -593,7 +593,7 @@ func TestBalanceTime(t *testing.T) {
 	g.AtMost("planning", best, time.Second) // the budget is 50 ms
 }
 
-// A range that has narrow parts and no load is finally also cut.
+// A range without load whose parts are narrow is also cut at last.
 func TestCutsWithoutLoad(t *testing.T) {
 	t.Parallel()
 	s := Shard{Range: Range{0, 1 << 60}}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The budget for a plan after one join is 20 ms.
+// After one join, the budget is 20 ms.
 func BenchmarkPlan100kShards100Members(b *testing.B) {
 	c := even(100, 100_000)
 	c.Members = append(c.Members, Member{ID: "x", Node: "x", Weight: 1})
@@ -18,8 +18,8 @@ func BenchmarkPlan100kShards100Members(b *testing.B) {
 	}
 }
 
-// BenchmarkSliceAdd measures the code that an application runs for each request. With 8 goroutines,
-// it takes at most 50 ns and does not allocate.
+// The code that an application runs for each request: at most 50 ns and no allocation with 8
+// goroutines.
 func BenchmarkSliceAdd(b *testing.B) {
 	s := &Slice{m: &Manager{o: &Options{Keyspace: Keyspace{Name: "k", Shards: 1}}}, meter: newMeter(newLanes(), Range{}, time.Now())}
 	s.serve(Range{})

@@ -28,7 +28,7 @@ func TestBombs(t *testing.T) {
 			_, err := keyspace.ParseHash(string(data))
 			return err
 		}},
-		// A plan may be twice as long. It may take at most four times as much memory as this plan.
+		// A plan may be twice as long. Four times as much as this is the most that it may take.
 		bombs.Decoder{Name: "plan", Bytes: 16 << 20, Good: (&planChange{Number: 1}).body(), More: planBombs(),
 			Decode: func(data []byte) error {
 				_, err := decode(1, data)
@@ -36,7 +36,7 @@ func TestBombs(t *testing.T) {
 			}})
 }
 
-// planBombs returns plans that have too many items of one kind, and no end.
+// planBombs are plans that have too much of one kind, and no end.
 func planBombs() [][]byte {
 	bomb := func(head []byte, most int, item func(i int) []byte) []byte {
 		var b []byte
@@ -69,7 +69,7 @@ func planBombs() [][]byte {
 	}
 }
 
-// manyShards returns a report with the largest number of shards, and no end.
+// manyShards is a report with as many shards as it can have, and no end.
 func manyShards() []byte {
 	b := append(appendString([]byte{reportVersion}, "s"), 0, 0, 0, 0)
 	n := (maxReport - 16) / 11

@@ -17,8 +17,7 @@ import (
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
-// held returns the shards that plans put into quarantine, and how often. It requires that no base
-// trimmed the log.
+// held returns the shards that plans put into quarantine, and how often. No base trimmed the log.
 func held(t testing.TB, b core.Backend) map[string]int {
 	t.Helper()
 	out, table, parts := map[string]int{}, &assignments{}, assembly{}
@@ -50,8 +49,7 @@ func held(t testing.TB, b core.Backend) map[string]int {
 }
 
 // Members are cut off from the store, or paused, for longer than their TTL, and continue in the
-// same process. No shard is in quarantine during that time or later, and each shard has an owner at
-// the end.
+// same process. No shard is in quarantine during that or later, and each has an owner at the end.
 func TestNoQuarantineWithoutADeath(t *testing.T) {
 	t.Parallel()
 	seeds := share.Of(t, "seeds", 20, 1)
@@ -130,7 +128,7 @@ func newThree(w *world, shards int) *three {
 	return x
 }
 
-// kill ends a member's process, and starts another process a moment later.
+// kill ends a member's process, and starts another one a moment later.
 func (x *three) kill(m *member) {
 	m.crash()
 	x.members = slices.DeleteFunc(x.members, func(y *member) bool { return y == m })
@@ -147,7 +145,7 @@ func (x *three) held() map[string]int {
 	return held(x, b)
 }
 
-// If each of three members is killed twice, one after the other, no shard is in quarantine.
+// Each of three members is killed twice, one after the other: no shard is in quarantine.
 func TestNoQuarantineOfRollingKills(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{4, 16, 200} {
@@ -177,8 +175,8 @@ func TestNoQuarantineOfRollingKills(t *testing.T) {
 	}
 }
 
-// One of the shards of three members kills its owners. It is in quarantine before the 33rd death.
-// No other shard is in quarantine, then or while owners of that shard continue to die.
+// One of three members' shards kills its owners. It is in quarantine before the 33rd death, and no
+// other shard is, then or while its owners continue to die.
 func TestQuarantineOfThree(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{4, 16, 200} {
@@ -189,7 +187,7 @@ func TestQuarantineOfThree(t *testing.T) {
 					x.setFatal(true)
 					for _, m := range slices.Clone(x.members) {
 						if m.node == w.owners()[x.shard] {
-							x.kill(m) // the first member, although it has had the shard for a long time
+							x.kill(m) // the first, though it had the shard for long
 						}
 					}
 					died := 1
@@ -198,7 +196,7 @@ func TestQuarantineOfThree(t *testing.T) {
 						case m := <-x.doomed:
 							time.Sleep(ttl / 50)
 							if m.e.Lease(x.shard) == nil {
-								continue // the shard moved while another member was killed
+								continue // it was moved on while another one was killed
 							}
 							x.kill(m)
 							died++
@@ -216,7 +214,7 @@ func TestQuarantineOfThree(t *testing.T) {
 	}
 }
 
-// stage is a planner with members and records that a test advances.
+// stage is a planner with members and records that a test moves on.
 type stage struct {
 	testing.TB
 	p       *planner
@@ -227,7 +225,7 @@ type stage struct {
 	start   time.Time
 }
 
-// session returns the n-th session of a process.
+// session is the n-th one of a process.
 func session(process, n int) core.SessionID {
 	return core.SessionID(fmt.Sprintf("%016x%016x", process, n))
 }
@@ -302,8 +300,8 @@ func (s *stage) deaths(shard string) int {
 	return 0
 }
 
-// If a process is a member again, it did not die. If it returns before the TTL is over, the
-// supposed death has no effect. If it returns later, the quarantine that the death caused ends.
+// If a process is a member again, it did not die. Before the TTL is over that death has no effect,
+// and later it ends the quarantine that it caused.
 func TestDeathIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 20, 20)
@@ -335,8 +333,8 @@ func TestDeathIsTakenBack(t *testing.T) {
 	}
 }
 
-// If a session got a shard from a plan but never had the shard's lease, the shard did not cause the
-// session's death. This happens after a join without a reply.
+// A session that got a shard from a plan and never had its lease, as after a join without a reply,
+// did not die of it.
 func TestDeathWithoutALease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 2, 4)
@@ -358,8 +356,8 @@ func TestDeathWithoutALease(t *testing.T) {
 	}
 }
 
-// The assigner's successor counts the death of the assigner itself, although other members already
-// have its shards.
+// The assigner's successor counts the death of the assigner itself, although others have its shards
+// by then.
 func TestDeathOfTheAssigner(t *testing.T) {
 	bubble(t, func(w *world) {
 		for i := range 3 {
@@ -382,7 +380,7 @@ func TestDeathOfTheAssigner(t *testing.T) {
 	})
 }
 
-// If an assigner's clock was a day ahead, its quarantines and deaths last no longer than others.
+// If an assigner's clock was a day ahead, its quarantines and deaths last no longer than any.
 func TestClockAhead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 20, 20)
@@ -405,8 +403,8 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// If there are few shards, at least half of them are always served. Held and due shards count
-// together, and above the limit, all are freed.
+// Half of few shards are served in any case. Held and due shards count together, and above the
+// limit all are freed.
 func TestBoundOfQuarantine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ held, due, want int }{{0, 2, 2}, {1, 1, 2}, {0, 3, 0}, {1, 2, 0}, {2, 1, 0}} {
@@ -438,7 +436,7 @@ func TestBoundOfQuarantine(t *testing.T) {
 }
 
 // The beginning and the end of a quarantine are lines at Warn. The test sets slog.Default, so no
-// other test runs at the same time.
+// test runs beside it.
 func TestQuarantineIsLogged(t *testing.T) {
 	var log lines
 	before := slog.Default()

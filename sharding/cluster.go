@@ -7,17 +7,17 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// None stands for the owner of a shard that no member owns.
+// None is the owner of a shard that no member owns.
 const None = -1
 
 // Cluster is the input of an Assigner: the members, the shards and their owners.
 type Cluster struct {
-	Members []Member // in the order of their IDs, so that all members compute the same plan
+	Members []Member // in the order of their IDs, so that all compute the same plan
 	Shards  []Shard
-	Rules   Rules // the operators' rules; they take precedence over the Assigner's rules
-	// Frozen is set by an operator. Only shards whose owner is gone or is leaving are then moved.
+	Rules   Rules // of operators; they take precedence over the Assigner's
+	// Frozen is set by an operator: only shards whose owner is gone or is leaving are moved.
 	Frozen bool
-	// Moved is the load that was moved in the last minute to balance the members. It is the sum of
+	// Moved is the load that was moved in the last minute to balance the members: the sum of
 	// Plan.Moved over the plans of that minute.
 	Moved float64
 	// Urgent reports whether Plan.Urgent was set in a plan of the last minute.
@@ -30,15 +30,14 @@ type Cluster struct {
 type Member struct {
 	ID     core.SessionID
 	Node   string // label, by which rules name it
-	Zone   string // for Rules.Spread; the empty string is also a zone
-	Weight int32  // capacity, relative to that of other members; 0: no shards, unless all weights are 0
-	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, the
-	// capacity is derived from the member's weight.
+	Zone   string // for Rules.Spread; empty is a zone, too
+	Weight int32  // capacity, relative to the others'; 0: no shards, unless no member has more
+	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, it is
+	// derived from the member's weight.
 	Capacity float64
 	Drain    bool // keeps nothing and gets nothing
 	Full     bool // keeps what it has within its share, and gets nothing
-	// Ineligible is the reason why the member is not eligible, if it is draining only for this
-	// reason.
+	// Ineligible says why the member is not eligible, if it drains only because of that.
 	Ineligible string
 }
 
@@ -46,7 +45,7 @@ type Member struct {
 type Shard struct {
 	Name  string
 	Owner int32   // index of a member, or None
-	Moved int64   // number of the plan that gave it to its owner; shards with a higher number move first
+	Moved int64   // number of the plan that gave it to its owner: later ones move first
 	Load  float64 // in any unit, at least 0; 0 if it is unknown
 	Fixed bool    // not to be moved to balance the members now, because it moved recently
 	// Range is the shard's range in a Keyspace. It is empty for other shards.
@@ -54,9 +53,9 @@ type Shard struct {
 	// Busy reports whether the shard is being split or merged, so that it is not split or
 	// merged again.
 	Busy bool
-	// Parts shows how the load is distributed in the range, in the order of hashes, according to
-	// the owner's last report. A key with much of the load has its own part, which is one hash
-	// wide. If Parts is nil, the distribution is unknown.
+	// Parts says where in the range the load lies, in the order of hashes, according to the
+	// owner's last report. A key with much of the load has its own part, one hash wide. Nil
+	// means unknown.
 	Parts []Part
 }
 
@@ -66,8 +65,8 @@ type Part struct {
 	Load  float64
 }
 
-// Assigner decides which member should own each shard. The method Plan is a pure function: the same
-// Cluster gives the same Plan on every member. Plan does not modify the Cluster.
+// Assigner decides which member should own each shard. Plan is a pure function: the same Cluster
+// gives the same Plan on every member. It does not modify the Cluster.
 type Assigner interface {
 	Plan(*Cluster) *Plan
 }
@@ -117,34 +116,34 @@ type Plan struct {
 	// Splits and Merges change the ranges. Each shard takes part in at most one of them.
 	Splits []Split
 	Merges []Merge
-	// Moved is the load that the plan's Moves and Merges move to balance the members.
+	// Moved is the load that Moves or Merges move to balance the members.
 	Moved float64
-	// Urgent reports whether more load than usual may move, because a member had far too much load
+	// Urgent reports that more load than usual may move, because a member had far too much load
 	// or was new.
 	Urgent bool
-	// Elsewhere lists, in ascending order, the shards that are outside the zone that Rules.Prefer
-	// names for them.
+	// Elsewhere lists, in ascending order, the shards outside the zone that Rules.Prefer names
+	// for them.
 	Elsewhere []int32
 	// Unfinished reports whether a budget or a cooldown prevented moves in this plan.
 	Unfinished bool
 }
 
-// Split divides a shard's range at the given hashes. Each part of the range, from one of these
-// hashes to the next, becomes a new shard. At first, the new shards belong to the owner of the
-// divided shard.
+// Split divides a shard's range at hashes. Each part of the range, from one of these hashes to
+// the next, becomes a new shard. At first, the new shards belong to the owner of the divided
+// shard.
 type Split struct {
 	Shard int32    // index in Cluster.Shards
 	At    []uint64 // ascending, within the range but not at its beginning; at most 15
 }
 
-// Merge gives the whole range of one shard to a neighbour, and the shard ends.
+// Merge gives the whole range of one shard to a neighbour. The shard that gives it then ends.
 type Merge struct {
 	From, To int32 // indices in Cluster.Shards
 }
 
 // rendezvous returns the rank of a node in a shard's order of members (Thaler and Ravishankar). The
-// highest rank comes first. Core's members claim a free shard in this order, so a first plan keeps
-// shards with the members that claimed them without a plan.
+// highest comes first. Core's members claim a free shard in this order, so a first plan keeps the
+// shards that were claimed without a plan.
 func rendezvous(shard, node uint64) uint64 {
 	z := shard ^ node
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -161,7 +160,7 @@ func fnv1a(s string) uint64 {
 	return h
 }
 
-// maxWhy is how many bytes of a member's reason an explanation contains at most.
+// maxWhy is the largest part of a member's reason in an explanation, in bytes.
 const maxWhy = 160
 
 // Explain returns the reason for a move of the plan as text. If the owner is not eligible, the

@@ -13,8 +13,8 @@ import (
 
 var long = flag.Bool("long", false, "a virtual day with 100,000 shards, and one with 1,000 members; minutes")
 
-// TestDay: during crashes, leaves and joins, no shard is forgotten, and few more shards move than
-// necessary. The number of calls does not depend on the number of shards.
+// TestDay: through crashes, leaves and joins no shard is forgotten, few more move than necessary,
+// and the calls do not depend on the number of shards.
 //
 //	go test ./sharding -run TestDay -v -timeout 60m -args -long
 func TestDay(t *testing.T) {
@@ -48,8 +48,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestLoadedDay simulates a day on which the load of the keys drifts. Ranges are split and merged
-// while members crash between the steps, and keys kill the members that serve them.
+// TestLoadedDay: a day whose keys have load that drifts. Ranges are split and merged while members
+// crash between the steps, and keys kill the members that serve them.
 //
 //	go test ./sharding -run TestLoadedDay -v -timeout 60m -args -long
 func TestLoadedDay(t *testing.T) {
@@ -73,7 +73,7 @@ func TestDayFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, want string
-		less       int // minutes with -short in which the fault is also found
+		less       int // minutes with -short in which it is found, too
 		change     func(*Config)
 	}{
 		{"loads are ignored", "times its goal", 60, func(c *Config) {
@@ -124,7 +124,7 @@ func (b broken) Plan(c *sharding.Cluster) *sharding.Plan {
 	return b(&x)
 }
 
-// loadedDay returns the configuration of a day with all kinds of events.
+// loadedDay is a day with everything.
 func loadedDay() Config {
 	c := Config{Members: 20, Shards: 40, Keys: 10_000, Time: 2 * time.Hour, Churn: 0.2, Blow: 0.5, Poison: 25 * time.Minute}
 	if *long {

@@ -1,6 +1,6 @@
-// Package sharding distributes shards among the members of a namespace, evenly, by capacity or by
-// load, with as few moves as possible. Shards have fixed names, or divide a keyspace into ranges.
-// Each process runs a [Manager] alongside its core.Elector:
+// Package sharding shares shards among the members of a namespace: evenly, by capacity or by load,
+// with as few moves as possible. It carries out planned moves in order. Shards have fixed names, or
+// divide a keyspace into ranges. Each process runs a [Manager] alongside its core.Elector:
 //
 //	e, err := core.NewElector(backend, nil)
 //	m, err := sharding.NewManager(backend, e, serve, &sharding.Options{
@@ -12,24 +12,22 @@
 //
 // # Who decides what
 //
-//   - The lease decides which member owns a shard. A wrong or late plan costs time, but never
-//     safety.
-//   - The assigner plans. The assigner is the member that holds the reserved shard "_assigner". The
-//     assigner reads members and owners from its view. An [Assigner], which is a pure function,
-//     decides which member should own each shard. The assigner appends the changes to the log of
+//   - The lease decides who owns a shard. A wrong or late plan costs time, never safety.
+//   - The assigner plans. It is the member that holds the reserved shard "_assigner". It reads
+//     members and owners from its view. An [Assigner], which is a pure function, says which
+//     member should own each shard. The assigner's member appends the changes to the log of
 //     "_assigner".
-//   - Every member reads that log and derives the same table of assignments. If a shard is assigned
-//     to another member, the owner transfers the shard to that member after the handler has
-//     returned. A member stands by for every shard that it does not own.
+//   - Every member reads that log into the same table. If a shard is assigned to another member,
+//     its owner hands it over by a directed transfer after the handler has returned. A member
+//     stands by for every shard that it does not own.
 //
 // # No shard is forgotten (W1)
 //
-// All members contend for all shards. Standing by costs about 300 bytes for each shard. A free
-// shard is claimed first by its assigned owner, then by its heir, and then by the others in the
-// order of priority and rendezvous hash (C9). Every member derives the same heirs from the table.
-// Therefore, after a crash, each heir claims its shards in one batch, without the assigner, and the
-// shares are as even as those of a plan. While there is no assigner, or no plan yet, only priority
-// and rendezvous hash decide.
+// All members contend for all shards. Standing by costs about 300 bytes for each shard. The
+// assigned owner of a free shard claims it first, then its heir, then the others by priority and
+// rendezvous (C9). Every member derives the same heirs from the table. After a crash, therefore,
+// each heir claims its shards in one batch, without the assigner. The shares are then those of a
+// plan. While there is no assigner, or no plan yet, only priority and rendezvous decide.
 //
 // A shard whose owners keep dying is quarantined: after several deaths, no member claims it for
 // a time, and views give the reason (see [Quarantine]).
@@ -48,20 +46,19 @@
 // # Leaving
 //
 // When the context of Run ends, the member marks its record as draining (core.MemberState), and the
-// assigner gives its shards to other members. The member hands each shard over when the shard's
-// handler has returned. Then Run returns. If there is no assigner, the member hands its shards over
-// to their heirs after four intervals.
+// assigner plans its shards away. The member hands each shard over when its handler has returned.
+// Then Run returns. If there is no assigner, the member hands its shards to their heirs after four
+// intervals.
 //
 // # Keys
 //
-// A [Keyspace] maps keys to 64-bit hashes, and begins with a number of equal ranges, each with its
-// own shard. The assigner splits and merges ranges according to load, and operators' rules can
-// request splits and merges. The ranges stay in service during a change. The plans contain the
-// [Map] of ranges, but each shard's note is authoritative. The note is an item that is committed
-// under the shard's lease. A range has left a shard once the shard's note records this.
-// [Manager.OpenSlice] carries out the changes of ranges in the shard's handler, and the [Slice]
-// that it returns knows which keys the shard has. A [Router] finds the current owner of a shard or
-// a key.
+// A [Keyspace] maps keys to hashes of 64 bits, and begins with one shard for each of a number of
+// equal ranges. Ranges are split and merged while they are served. The assigner does this according
+// to load, and operators' rules can request it. The plans contain the [Map] of ranges. What decides
+// is each shard's note, an item that is committed under the shard's lease. A range has left a shard
+// when the shard's note says so. [Manager.OpenSlice] carries out the changes of ranges in the
+// shard's handler, and [Slice] says which keys the shard has. A [Router] finds the current owner of
+// a shard or a key.
 //
 // # Load
 //
@@ -70,7 +67,7 @@
 //
 // # What it does not do
 //
-// Package sharding moves no data. The state that an owner needs is in the shard's log and items, or
-// wherever the application keeps it. Plans are advice. A rule such as "not on this node" applies
-// once a plan has been carried out, not at every moment.
+// It moves no data. The state that an owner needs is in the shard's log and items, or wherever
+// the application keeps it. Plans are advice. Rules such as "not on this node" hold once a plan
+// is carried out, not at every moment.
 package sharding

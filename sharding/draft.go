@@ -9,11 +9,11 @@ import (
 type draft struct {
 	c     *Cluster
 	rules *compiled // nil: no rules
-	fits  []bool    // by member: whether it may own any shard
+	fits  []bool    // by member: may own anything
 	owner []int32
 	why   []Reason // by shard that moves
 	have  []int    // by member
-	had   []int    // by member, before this plan
+	had   []int    // before this plan
 	pool  []int32  // shards without an owner for now
 	nodes []uint64 // hash, by member
 }
@@ -86,7 +86,7 @@ func (d *draft) pass(s, to int32, why Reason) {
 	d.give(s, to)
 }
 
-// before reports whether member a comes before member b in a shard's rendezvous order.
+// before reports whether member a comes before b in a shard's rendezvous order.
 func (d *draft) before(shard uint64, a, b int32) bool {
 	x, y := rendezvous(shard, d.nodes[a]), rendezvous(shard, d.nodes[b])
 	return x > y || x == y && d.c.Members[a].ID < d.c.Members[b].ID
@@ -111,7 +111,7 @@ func (d *draft) fill(share []int) {
 			}
 		}
 		if best < 0 {
-			break // no member can own any shard
+			break // no member can own anything
 		}
 		m := open[best]
 		d.give(s, m)
@@ -139,9 +139,9 @@ func (d *draft) owned(only func(m int) bool) [][]int32 {
 	return lists
 }
 
-// latest returns the k shards of one owner that are given up first: the latest arrivals, and then
-// scattered shards, which are the same on every member. A member that returns therefore gets back
-// the shards that were moved away when it left, and no shard is moved twice for one restart.
+// latest returns the k shards of one owner that are given up first: the latest arrivals, then
+// scattered ones, the same on every member. So a member that returns gets back the shards that were
+// moved away when it left, and no shard is moved twice for one restart.
 func (d *draft) latest(list []int32, k, owner int) []int32 {
 	if k >= len(list) {
 		k = len(list)
@@ -154,7 +154,7 @@ func (d *draft) latest(list []int32, k, owner int) []int32 {
 	order := func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.moved, a.moved), cmp.Compare(a.score, b.score), cmp.Compare(a.s, b.s))
 	}
-	// Usually, a few of many shards are wanted, and one comparison rejects most of them.
+	// Usually, a few of many are wanted, and one comparison rejects most of them.
 	const few = 64
 	keep := k + 1
 	if k > few {
@@ -203,8 +203,8 @@ func (d *draft) plan(share []int) *Plan {
 	return p
 }
 
-// weights returns the weight of each member that fits, or 1 for all of them if none has a weight.
-// It also returns the sum of the weights, and whether any of these members takes shards.
+// weights returns the weight of each member that fits, or 1 for all if none has any. It also
+// returns their sum, and whether any of them takes shards.
 func weights(members []Member, fits []bool) (weight []int64, total int64, open bool) {
 	weight = make([]int64, len(members))
 	for i := range members {
@@ -227,8 +227,8 @@ func weights(members []Member, fits []bool) (weight []int64, total int64, open b
 	return weight, total, open
 }
 
-// shares returns how many of n shards each member should have: the floor or the ceiling of its
-// weighted share. The ceilings go to members that hold more than the floor, so that the fewest
+// shares returns the number of n shards that each member should have: the floor or the ceiling of
+// its weighted share. The ceilings go to members that hold more than the floor, so that the fewest
 // shards move.
 func shares(n int, members []Member, fits []bool, have []int) []int {
 	weight, total, open := weights(members, fits)
@@ -237,8 +237,8 @@ func shares(n int, members []Member, fits []bool, have []int) []int {
 	if total == 0 {
 		return share
 	}
-	// If a member takes no shards and has less than its floor, it keeps its shards. The others
-	// share the rest. This may bring another such member below its floor.
+	// If a member takes nothing, and has less than its floor, it keeps its shards. The others share
+	// the rest, which may bring the next below its floor.
 	for again := open; again; {
 		again = false
 		for i := range members {

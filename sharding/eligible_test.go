@@ -37,8 +37,7 @@ func TestIneligibleMemberIsEmptied(t *testing.T) {
 		for _, n := range []string{"b", "c"} {
 			set(n, errors.New("ill as well"))
 		}
-		// The member that first reports that it is not eligible may pass its shards to the other
-		// member.
+		// The one that says so first may pass what it has to the other.
 		time.Sleep(2 * ttl)
 		kept := w.spread()
 		if kept["b"]+kept["c"] != 30 {
@@ -96,8 +95,8 @@ func (p *replay) plan(t *testing.T, now time.Duration) (moved int, have map[stri
 	return len(out.Moves), have
 }
 
-// TestPlanWithoutTheIneligible: members that are not eligible get and keep no shards. If no member
-// is eligible, all members keep their shards.
+// TestPlanWithoutTheIneligible: members that are not eligible get nothing and keep nothing. If no
+// member is eligible, all keep their shards.
 func TestPlanWithoutTheIneligible(t *testing.T) {
 	t.Parallel()
 	p := newReplay("a", "b", "c")
@@ -120,7 +119,7 @@ func TestPlanWithoutTheIneligible(t *testing.T) {
 	if _, have := p.plan(t, 3*time.Minute); have["c"] != 30 {
 		t.Errorf("with c eligible alone: %v", have)
 	}
-	p.view.Members[2].Draining = true // by order, although it is the only eligible member
+	p.view.Members[2].Draining = true // by order, and it is the only one that is eligible
 	if _, have := p.plan(t, 4*time.Minute); have["c"] != 0 || p.last.Moves[0].Why != Drained {
 		t.Errorf("with c eligible alone, and draining: %v, %+v", have, p.last.Moves)
 	}
@@ -132,8 +131,7 @@ func TestPlanWithoutTheIneligible(t *testing.T) {
 	}
 }
 
-// TestExplainIsBounded: a reason comes from the store, and may be longer than the reasons that
-// members write.
+// TestExplainIsBounded: a reason comes from the store, and may be longer than members write.
 func TestExplainIsBounded(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{
@@ -148,8 +146,8 @@ func TestExplainIsBounded(t *testing.T) {
 	}
 }
 
-// TestEligibilityMovesFew: members that randomly change their eligibility lose their shards, and
-// get them back later each time.
+// TestEligibilityMovesFew: members whose eligibility changes at random lose their shards, and get
+// them back later and later.
 func TestEligibilityMovesFew(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

@@ -11,11 +11,11 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// A plan in the log consists of one byte of version, followed by numbers as varints. A member with
-// a Manager publishes a mark that names the newest form of plans that it reads. It also reads older
-// forms. The assigner writes plans in the highest form that all such members read. A plan that is
-// longer than an entry is divided among several entries, each with its place in the plan. The
-// entries count only together, so an unfinished plan has no effect.
+// The form of a plan in the log: one byte of version, then numbers as varints. A member with a
+// Manager publishes a mark that names the newest form that it reads. It also reads older forms.
+// Plans are written in the highest form that all such members read. A plan that is longer than an
+// entry is divided among several entries, each with its place among them. The entries count only
+// together, so an unfinished plan is no plan.
 const (
 	formVersion = 3
 	partBytes   = 48 << 10 // largest part of a plan in one entry
@@ -25,7 +25,7 @@ const (
 
 var errForm = errors.New("sharding: not a plan")
 
-// encode returns the entries of a change. Each entry is at most a few bytes longer than size.
+// encode returns the entries of a change. Each is at most a few bytes longer than size.
 func (c *planChange) encode(size int) [][]byte {
 	body := c.body()
 	parts := max(1, (len(body)+size-1)/size)
@@ -237,7 +237,7 @@ func (r *reader) num(limit uint64) uint64 {
 	return x
 }
 
-// length reads the number of items that follow. Each item has at least one byte.
+// length reads the number of items that follow, each of at least one byte.
 func (r *reader) length(limit uint64) int {
 	n := r.num(limit)
 	if n > uint64(len(r.b)) {
@@ -358,7 +358,7 @@ func (c *planChange) readSet(r *reader) {
 		if c.Suspects[name] = s; s.held() || len(s.Versions) > 0 {
 			held++
 		}
-		if held > few(maxShards) { // the assigner frees all of them before there are so many
+		if held > few(maxShards) { // the assigner frees all before there are so many
 			r.fail()
 		}
 		if r.err != nil {
@@ -416,9 +416,9 @@ type assembly struct {
 	newest byte // newest form that is read
 }
 
-// add records the next entry of the log, and returns the plan that the entry completes, if any. If
-// another plan begins, add drops the parts of an incomplete plan. An error means that the entry was
-// not understood. Such an entry counts as a gap.
+// add records the next entry of the log, and returns the plan that it completes, if any. If another
+// plan begins, add drops the parts of an incomplete one. An error means that the entry was not
+// understood; it counts as a gap.
 func (a *assembly) add(e core.Entry) (*planChange, error) {
 	r := &reader{b: e.Payload}
 	if v, newest := r.byte(), max(a.newest, formVersion); r.err == nil && (v < formVersion || v > newest) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// randomTable returns a table after some plans, and the changes that led to this table.
+// randomTable is a table after some plans, and the changes that led to it.
 func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 	t := &assignments{}
 	var changes []*planChange
@@ -84,8 +84,8 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 	return t, changes
 }
 
-// An encoded change decodes to the same change, in parts of any size, and a base is equal to all
-// changes before it (W3).
+// An encoded change decodes to the same, in parts of any size, and a base is equal to all changes
+// before it (W3).
 func TestPlansSurviveTheLog(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -132,7 +132,7 @@ func TestPlansSurviveTheLog(t *testing.T) {
 	}
 }
 
-// If a log has a gap, or an entry that is not a plan, the table does not change until the next
+// A log with a gap, or with an entry that is no plan, does not change the table until the next
 // base.
 func TestGapsWaitForABase(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestGapsWaitForABase(t *testing.T) {
 	}
 }
 
-// A plan that does not follow the table's plan is not applied, because its moves were planned from
+// A plan that does not follow the table's is not applied, because its moves were planned from
 // another table (W1).
 func TestPlanFollowsItsPredecessor(t *testing.T) {
 	t.Parallel()
@@ -198,8 +198,8 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 	}
 }
 
-// Parts that do not belong together are not a plan (W3). Such a part lacks the beginning of its
-// plan, or belongs to another assigner or another plan.
+// Parts that do not belong together are no plan: a part whose beginning is missing, of another
+// assigner, or of another plan (W3).
 func TestPartsBelongTogether(t *testing.T) {
 	t.Parallel()
 	table, _ := randomTable(rand.New(rand.NewPCG(5, 5)), 1)
@@ -233,8 +233,8 @@ func TestPartsBelongTogether(t *testing.T) {
 	}
 }
 
-// FuzzPlan: whatever the log contains, reading it neither panics nor leaves an unusable table, and
-// a decoded plan is encoded again to the same bytes.
+// FuzzPlan: with any log, reading neither panics nor leaves a table that cannot be used, and a
+// decoded plan is encoded the same again.
 //
 //	go test ./sharding -run '^$' -fuzz FuzzPlan
 func FuzzPlan(f *testing.F) {
@@ -278,7 +278,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// After a member's death, the shares of the others are as even as after a plan.
+// A member's death leaves the others as even as after a plan.
 func TestHeirsKeepTheBalance(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 4))

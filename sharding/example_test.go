@@ -11,8 +11,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member serves its share of eight shards until its context ends, and is emptied before it
-// leaves.
+// A member serves its share of eight shards until its context ends, and is emptied before it goes.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()

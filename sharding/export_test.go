@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// The simulation uses these parts of this package's protocol for splits and merges.
+// The parts of this package's protocol of splits and merges that the simulation uses.
 type (
 	Note        = note
 	RangeChange = rangeChange
@@ -58,7 +58,7 @@ func NewSimulated(a Assigner, keys Keyspace, interval time.Duration, q Quarantin
 	return s, s.Restart()
 }
 
-// Simulated plans like an assigner, and keeps the assignments of its plans.
+// Simulated plans like an assigner, and has the assignments of its plans.
 type Simulated struct {
 	new        func() *planner
 	planner    *planner
@@ -67,8 +67,8 @@ type Simulated struct {
 	cautious   bool
 	quarantine Quarantine
 	interval   time.Duration
-	undecided  map[string]bool // according to the plan in force
-	next       map[string]bool // according to the last plan
+	undecided  map[string]bool // by the plan in force
+	next       map[string]bool // by the last one
 	reader     loadReader
 	read       map[core.SessionID]time.Duration
 	parts      assembly
@@ -78,12 +78,12 @@ type Simulated struct {
 // Published is the result of a plan, by the names of shards.
 type Published struct {
 	Moved, Added, Gone []string
-	Suspects           []string // shards that entered or left quarantine, or came close to it
-	Freed              []string // shards that left quarantine
+	Suspects           []string // that came into quarantine, out of it, or close to it
+	Freed              []string // from quarantine
 }
 
-// Restart makes a new assigner, which knows only the assignments, from a base in the log. An error
-// means that the base differs from the table.
+// Restart returns a new assigner, which knows only the assignments, by a base in the log. The error
+// says that the base differs from the table.
 func (s *Simulated) Restart() error {
 	last := s.planner
 	if s.planner = s.new(); last != nil {
@@ -152,7 +152,7 @@ func (s *Simulated) Due(now time.Duration, v *core.View) (out []core.SessionID) 
 	return out
 }
 
-// Hear makes the assigner read a member's report.
+// Hear has the assigner read a member's report.
 func (s *Simulated) Hear(b []byte) error {
 	r, err := decodeReport(b)
 	if err == nil {
@@ -161,8 +161,8 @@ func (s *Simulated) Hear(b []byte) error {
 	return err
 }
 
-// Next makes a plan from a view at a given time. Write puts the plan in force. Next also returns
-// whether work may be left even if the view does not change.
+// Next plans from a view at a time. Write puts the plan in force. Next returns whether work may be
+// left although the view does not change.
 func (s *Simulated) Next(now time.Duration, wall time.Time, v *core.View, settled []string) (out *Outcome, again bool) {
 	ruled := s.planner.obey(v, wall)
 	s.reader.read, s.reader.seen = map[core.SessionID]time.Time{}, nil
@@ -239,7 +239,7 @@ func without(names []string, t *assignments) (out []string) {
 	return out
 }
 
-// Owner returns the session to which a shard is assigned, or "" if there is no such session.
+// Owner returns the session that a shard is assigned to, or "" if there is none.
 func (s *Simulated) Owner(shard string) core.SessionID {
 	if i, ok := indexOf(s.table, shard); ok {
 		return s.table.session(i)
@@ -247,8 +247,7 @@ func (s *Simulated) Owner(shard string) core.SessionID {
 	return ""
 }
 
-// Heir returns the session that takes a shard over when its owner dies, or "" if there is no such
-// session.
+// Heir returns the session that takes a shard over when its owner dies, or "" if there is none.
 func (s *Simulated) Heir(shard string) core.SessionID {
 	if i, ok := indexOf(s.table, shard); ok && s.heirs[i] != None {
 		return s.table.members[s.heirs[i]].ID
@@ -262,7 +261,7 @@ func (s *Simulated) Shards() []string { return s.table.names }
 // Held reports whether a shard is in quarantine, or will be unless a process joins again.
 func (s *Simulated) Held(shard string) bool { return s.table.suspects[shard].held() || s.next[shard] }
 
-// Tied reports whether another shard was present at each death of a shard's owners.
+// Tied reports whether another shard was there at each death of a shard's owners.
 func (s *Simulated) Tied(shard string) bool {
 	own := s.table.suspects[shard]
 	for name, x := range s.table.suspects {

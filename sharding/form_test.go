@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// said keeps the errors that are logged.
+// said keeps the errors that the log gets.
 type said struct {
 	mu  sync.Mutex
 	all []string
@@ -36,7 +36,7 @@ func (s *said) of(text string) (n int) {
 	return n
 }
 
-// formed returns a member of the keyspace "orders", of this version or the next version.
+// formed is a member of the keyspace "orders", of this version or the next one.
 func formed(w *world, node string, d *divider, s *said, newer bool) *member {
 	return formedTaking(w, node, d, s, newer, nil)
 }
@@ -77,7 +77,7 @@ func foreign(w *world, payload []byte, trimAll bool) {
 	w.members = w.members[:len(w.members)-1]
 }
 
-// split requests one split of orders-0000, and waits until no change is in progress.
+// split has orders-0000 split once, and waits until no change is in progress.
 func split(w *world, a *member) {
 	w.Helper()
 	w.await("the split", 20*ttl, func() bool {
@@ -86,8 +86,8 @@ func split(w *world, a *member) {
 }
 
 // TestPlansNotUnderstood: if the plans of a keyspace cannot be understood, no member begins the
-// keyspace again or trims entries that it cannot read. Each member reports this every minute and
-// does not plan. Members that know the ranges serve them.
+// keyspace again, or trims entries that it cannot read. Each reports this every minute and does not
+// plan. Members that know the ranges serve them.
 func TestPlansNotUnderstood(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -147,7 +147,7 @@ func TestPlansNotUnderstood(t *testing.T) {
 
 // TestRollingForm: members are replaced one by one by members of a version with the next form of
 // plans, and back, while ranges are split. Every member knows every plan all the time. A plan of
-// the newer form is written only while all members read that form.
+// the newer form is written only while all read it.
 func TestRollingForm(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -223,7 +223,7 @@ func TestRollingForm(t *testing.T) {
 				w.Errorf("nobody serves hash %x", h<<58)
 			}
 		}
-		if n := s.of("planned"); n > 1 { // the first member that reads only the older form, until a base is written
+		if n := s.of("planned"); n > 1 { // the first one that reads only the older form, until a base is written
 			w.Errorf("said %d times that nothing is planned: %q", n, s.all)
 		}
 	})

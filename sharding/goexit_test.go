@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// Every function of Options ends its goroutine: the first times or, if the function only reports,
-// each time. No shard and no range is left without an owner, and Run ends.
+// Every function of Options ends its goroutine, the first times or, if it only reports, each time.
+// No shard and no range is left without an owner, and Run ends.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		var prepared, took, loaded, told, taken atomic.Int32

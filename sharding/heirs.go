@@ -8,10 +8,10 @@ import (
 )
 
 // heirs returns, for each shard, the member that takes it over when its owner dies, or None if
-// there is no other member. It deals each member's shards to the others so that the shares are then
-// as even as after a plan. Every member computes the same heirs from the same table. After a death,
-// each heir therefore claims its shards immediately, and the next plan moves nothing. Heirs do not
-// depend on rules; only the plan applies them.
+// there is no other member. It deals each member's shards to the others so that they are as even
+// afterwards as after a plan. Every member computes the same heirs from the same table. So after a
+// death each heir claims its shards immediately, and the next plan moves nothing. Only the plan
+// applies rules.
 func heirs(members []Member, owner []int32) []int32 {
 	out := make([]int32, len(owner))
 	have := make([]int, len(members))
@@ -39,8 +39,8 @@ func heirs(members []Member, owner []int32) []int32 {
 		if len(list) == 0 {
 			continue
 		}
-		// The order is random. If the same shards always moved together, the shard that kills its
-		// owners could not be identified.
+		// The order is random, because if shards always move together, the one that kills cannot
+		// be identified.
 		rand.New(rand.NewPCG(fnv1a(string(members[dead].ID)), 0)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		// A member of the same zone gets at most twice the share of a plan, so that a death does
 		// not overload the zone.
@@ -60,8 +60,8 @@ func heirs(members []Member, owner []int32) []int32 {
 	return out
 }
 
-// deal gives a dead member's shards evenly to the others, up to the limit of each, and counts them.
-// It returns the number of shards that found an heir. most returns a member's limit. even is the
+// deal gives a dead member's shards to the others, each up to its limit, evenly, and counts them.
+// It returns the number of shards that found an heir. most returns a member's limit; even is the
 // average number of shards for a weight of 1 without the dead member.
 func deal(q bids, members []Member, dead int, have []int, list, out []int32, most func(x *Member, even float64) int) int {
 	h := fnv1a(string(members[dead].ID))
@@ -87,13 +87,13 @@ func deal(q bids, members []Member, dead int, have []int, list, out []int32, mos
 			continue
 		}
 		q[0].load += 1 / float64(members[m].Weight)
-		q[0].tie >>= 32 // so that as few shards as possible stay together
+		q[0].tie >>= 32 // so that as few as possible stay together
 		heap.Fix(&q, 0)
 	}
 	return len(list)
 }
 
-// A bid is the load that a member would have with one more shard, relative to its weight.
+// A bid is the load of a member with one more shard, for its weight.
 type bid struct {
 	load   float64
 	tie    uint64

@@ -19,7 +19,7 @@ type KeyLoad struct {
 	sum    []float64 // of the weights before each key
 	rank   []int     // keys, by weight at first
 	big    []int     // keys that can be hot, by hash
-	tide   float64   // all load is this multiple of the weights
+	tide   float64   // all load is that many times the weights
 
 	mean    []float64              // by key; nil without waves
 	reports map[Range]*shardReport // without new noise
@@ -52,7 +52,7 @@ func (w *KeyLoad) add() {
 	}
 }
 
-// at returns the first key from a hash on. Hashes are evenly distributed, so a guess is close.
+// at is the first key from a hash on. Hashes are even, so a guess is close.
 func (w *KeyLoad) at(h uint64) int {
 	n := len(w.hashes)
 	guess := int(float64(h) / (1 << 64) * float64(n))
@@ -95,8 +95,8 @@ func (w *KeyLoad) hottest(r Range) []int {
 	return w.big[from:to]
 }
 
-// report sets the load that an owner reports for a range. It consists of 16 parts of the same
-// width, and up to 8 keys that each have more than a twentieth of the load.
+// report is what an owner tells of a range: 16 parts of the same width, and up to 8 keys that
+// have a twentieth of the load each.
 func (w *KeyLoad) report(s *Shard) {
 	load := w.load(s.Range)
 	s.Load, s.Parts = w.noisy(load), []Part{}
@@ -158,8 +158,8 @@ const (
 	swell = 0.5 // of a wave, as a part of the mean
 )
 
-// Drift sets the load for a time of the day: each part of the keyspace has its own wave, once a
-// day. The keys are weighted again from their average load.
+// Drift makes the load that of a time of the day: each part of the keyspace has its wave, one a
+// day. The keys are weighed again, from their average load.
 func (w *KeyLoad) Drift(day float64) {
 	if w.mean == nil {
 		w.mean = slices.Clone(w.weight)
@@ -175,7 +175,7 @@ func (w *KeyLoad) Drift(day float64) {
 	clear(w.reports)
 }
 
-// Swap makes one of the hottest keys cold, and a cold key as hot as that key was.
+// Swap has one of the hottest keys turn cold, and a cold one as hot.
 func (w *KeyLoad) Swap(hottest int) {
 	hot, cold := w.rng.IntN(hottest), hotKeys+w.rng.IntN(len(w.rank)-hotKeys)
 	a, b := w.rank[hot], w.rank[cold]
@@ -184,19 +184,19 @@ func (w *KeyLoad) Swap(hottest int) {
 	clear(w.reports)
 }
 
-// Key returns the hash of a random key, with a probability in proportion to its load.
+// Key returns the hash of any key, as often as it has load.
 func (w *KeyLoad) Key() uint64 {
 	i, _ := slices.BinarySearch(w.sum, w.rng.Float64()*w.Total())
 	return w.hashes[min(i, len(w.hashes)-1)]
 }
 
-// Total returns the total load.
+// Total is all load.
 func (w *KeyLoad) Total() float64 { return w.sum[len(w.weight)] }
 
-// Load returns the load of a range.
+// Load is that of a range.
 func (w *KeyLoad) Load(r Range) float64 { return w.load(r) }
 
-// Hottest returns the load of a range's hottest key.
+// Hottest is the load of a range's hottest key.
 func (w *KeyLoad) Hottest(r Range) (most float64) {
 	for _, k := range w.hottest(r) {
 		most = max(most, w.weight[k])
@@ -211,8 +211,7 @@ type Teller struct {
 	told    time.Duration
 }
 
-// Tell returns the report that a member with these ranges, by shard, writes now, or nil if none is
-// due.
+// Tell returns what a member with these ranges, by shard, writes now; nil if nothing is due.
 func (w *KeyLoad) Tell(t *Teller, now, interval time.Duration, members int, session core.SessionID, capacity float64,
 	shards []string, ranges []Range,
 ) []byte {

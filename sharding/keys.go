@@ -18,18 +18,17 @@ import (
 // begins with equal ranges, which are split and merged while they are served. All processes
 // that use the keys need the same Keyspace.
 type Keyspace struct {
-	// Name is the first part of the names of the keyspace's shards: "orders" has orders-0000,
-	// orders-0001 ...
+	// Name begins the names of its shards: "orders" has orders-0000, orders-0001 ...
 	Name string `json:"name" yaml:"name"`
-	// Shards is the number of equal ranges at the beginning, at most 199,999. After the first plan,
-	// it has no effect, because the map of ranges determines the number.
+	// Shards is the number of equal ranges at the beginning, at most 199,999. After the first
+	// plan it has no effect, and the map of ranges has the number.
 	Shards int `json:"shards" yaml:"shards"`
 	// Hash is "fnv1a-mixed", the default, or "fnv1a". It must never change. "fnv1a" is FNV-1a of 64
 	// bits over the key's bytes, read as a big-endian number, like the shardSelector of Kubernetes
-	// (KEP-5866). Keys that differ only in their last bytes then have hashes that are close
-	// together. The default adds the final mixing of SplitMix64, which spreads such keys.
+	// (KEP-5866). Keys that differ only in their last bytes then have hashes close together. The
+	// default finishes it like SplitMix64, which spreads such keys.
 	Hash string `json:"hash,omitempty" yaml:"hash,omitempty"`
-	// Digits is the least number of digits in a shard's number. 0 means 4. It must never change.
+	// Digits is the least width of a shard's number. 0 means 4. It must never change.
 	Digits int `json:"digits,omitempty" yaml:"digits,omitempty"`
 }
 
@@ -65,7 +64,7 @@ func (k Keyspace) Of(key string) uint64 {
 
 func (k Keyspace) digits() int { return cmp.Or(k.Digits, 4) }
 
-// same reports whether two keyspaces put the same keys into shards of the same names.
+// same reports whether two keyspaces have the same keys in shards of the same names.
 func (k Keyspace) same(o Keyspace) bool {
 	return k.Name == o.Name && cmp.Or(k.Hash, keyspace.HashMixed) == cmp.Or(o.Hash, keyspace.HashMixed) && k.digits() == o.digits()
 }
@@ -84,7 +83,7 @@ func (k Keyspace) index(shard string) (int, error) {
 
 // equal returns the i-th of n equal ranges.
 func equal(i, n int) Range {
-	at := func(i int) uint64 { // i * 2^64 / n; for the last end, 0, which stands for 2^64
+	at := func(i int) uint64 { // i * 2^64 / n; 0, which stands for 2^64, of the last end
 		if i == n {
 			return 0
 		}
@@ -94,14 +93,14 @@ func equal(i, n int) Range {
 	return Range{at(i), at(i + 1)}
 }
 
-// Map contains the ranges of a keyspace at one time. Every hash is in the range of exactly one
-// shard. A Map never changes. A nil Map is empty.
+// Map is the map of a keyspace's ranges at one time: every hash is in the range of one shard. It
+// does not change. A nil Map is empty.
 type Map struct {
-	// Number increases with each change of the map. It may also increase without a change.
+	// Number grows with each change of the map. It may also grow without a change.
 	Number   int64
 	Keyspace Keyspace
 	from     []uint64 // ascending, the first is 0
-	shards   []string // the shard that serves from that hash to the next
+	shards   []string // the shard that serves from there to the next
 }
 
 // newMap returns a map of the shards that have a range.

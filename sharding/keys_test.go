@@ -39,7 +39,7 @@ func TestHashIsPermanent(t *testing.T) {
 	}
 }
 
-// keyed returns a table with a keyspace of n equal ranges.
+// keyed is a table with a keyspace of n equal ranges.
 func keyed(n int) *assignments {
 	p := planner{Keys: Keyspace{Name: "k", Shards: n}}
 	t, err := p.begin(&assignments{})
@@ -77,7 +77,7 @@ func TestKeyspaceValidate(t *testing.T) {
 	}
 }
 
-// The ends of a range are written in the form of Kubernetes' shardRange, and can be read again.
+// The ends are written in the form of Kubernetes' shardRange, and read again.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -132,9 +132,8 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// However ranges are split and merged, and in whatever order their shards note the changes, no key
-// is served by two shards. In the end, each key is served by the one shard that the map names.
-// Names are never used again.
+// However ranges are split and merged, and in whatever order their shards note it, no key is served
+// by two shards. In the end each is served by one, which the map names. Names are never used again.
 func TestRangesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 6))
@@ -162,7 +161,7 @@ func TestRangesNeverOverlap(t *testing.T) {
 				used[name] = true
 			}
 			table = next
-			for _, x := range table.changes { // no shard of this change is in another change yet
+			for _, x := range table.changes { // of which no shard is in another one yet
 				for _, shard := range append(named(x.Gifts), x.From) {
 					i, _ := indexOf(table, shard)
 					if r := table.ranges[i]; r.To-1-r.From > 1 {
@@ -177,7 +176,7 @@ func TestRangesNeverOverlap(t *testing.T) {
 				serveOnce(t, table, notes, hashes, false)
 			}
 		}
-		for range 3 { // refused ranges go back with the next plan
+		for range 3 { // what is refused goes back by a plan
 			for range 200 {
 				act(t, rng, table, notes)
 			}
@@ -192,8 +191,7 @@ func TestRangesNeverOverlap(t *testing.T) {
 	}
 }
 
-// randomDivision returns a plan that settles complete changes, and randomly splits and merges
-// ranges.
+// randomDivision returns a plan that settles complete changes, and splits and merges at random.
 func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *planChange {
 	c := &planChange{Number: t.number + 1}
 	for _, x := range t.changes {
@@ -336,7 +334,7 @@ func serveOnce(t *testing.T, table *assignments, notes map[string]note, hashes [
 	}
 }
 
-// FuzzNote: any item is either a possible note or an error.
+// FuzzNote: any item is a possible note, or an error.
 func FuzzNote(f *testing.F) {
 	f.Add([]byte(`{"map":2,"range":["0x0000000000000000","0x8000000000000000"],"gave":[{"shard":"k-0001","range":["0x8000000000000000","0x10000000000000000"]}]}`))
 	f.Add([]byte(`{"map":256}`))

@@ -16,11 +16,11 @@ type loads struct {
 	total  float64
 	share  []int // by member: number of shards at equal loads
 	of     []float64
-	cap    []float64 // in one unit for all members; never 0, because it is a divisor
+	cap    []float64 // in one unit, for all; never 0, because it is a divisor
 	caps   float64
 	unit   float64 // the mean member's share of the load
-	// hot is the largest part of each member's load that cannot be divided. held is the largest
-	// such part in shards that are not in the member's list.
+	// hot is the largest part of a member's load that cannot be divided. held is the largest such
+	// part in shards that are not in the member's list.
 	hot, held []float64
 	lists     [][]int32 // by member: shards that may be moved
 	ascending []bool    // by member: the list is in the order of loads
@@ -34,7 +34,7 @@ type loads struct {
 	alarm      bool // some member has far too much load, or is new
 }
 
-// wish requests that a member's ranges be split, so that each has at most the given load.
+// wish requests smaller ranges of a member, of at most that load.
 type wish struct {
 	member int32
 	size   float64
@@ -79,9 +79,8 @@ func newLoads(d *draft, a Balance) *loads {
 // told reports whether the load is known. If Parts is set, the load may be 0.
 func (s *Shard) told() bool { return s.Load > 0 || s.Parts != nil }
 
-// capacities fills in the members' capacities. If a member has no capacity of its own, it is
-// derived from those of other members by weight. capacities returns the number of members that have
-// any capacity.
+// capacities fills in the members' capacities, either their own or ones derived from others by
+// weight. It returns the number of members that have any capacity.
 func (l *loads) capacities() (members int) {
 	weight, _, _ := weights(l.d.c.Members, l.d.fits)
 	said, of := 0.0, 0.0
@@ -135,8 +134,8 @@ func (l *loads) sum() {
 // fair returns a member's share of all load.
 func (l *loads) fair(m int32) float64 { return l.total * l.cap[m] / l.caps }
 
-// divisible returns the average part of their capacity that members use. If a member has
-// indivisible load above that average, the member and that load are left out.
+// divisible returns the average share of their capacity that members use. It leaves out members
+// whose load that cannot be divided is above that average, together with that load.
 func (l *loads) divisible() float64 {
 	total, caps := l.total, l.caps
 	full := make([]bool, len(l.of))
@@ -155,9 +154,9 @@ func (l *loads) divisible() float64 {
 // usable returns a member's capacity without the reserve, or 0 if it is unknown.
 func (l *loads) usable(m int32) float64 { return (1 - l.a.Reserve) * l.d.c.Members[m].Capacity }
 
-// level returns a member's goal plus x-1 times its fair share. The goal is the fair share or, if
-// that is larger, the load that cannot be divided. Near the member's capacity, the second part is
-// halved.
+// level returns a member's goal plus x-1 times its fair share. The goal is the fair share, or
+// the load that cannot be divided if it is larger. Near the member's capacity, the second part
+// is halved.
 func (l *loads) level(m int32, x float64) float64 {
 	fair := l.fair(m)
 	goal, above := max(fair, l.hot[m]), (x-1)*fair
@@ -192,8 +191,8 @@ func (l *loads) open(m int32) bool {
 	return l.d.fits[m] && l.cap[m] > 1e-9 && !l.d.c.Members[m].Full
 }
 
-// affords reports whether the budgets allow a move. One shard per minute whose load is above the
-// limit may move if it cannot be divided.
+// affords reports whether the budgets allow a move. A single shard with a load above the limit may
+// move in a minute if it cannot be divided.
 func (l *loads) affords(s int32, limit float64) bool {
 	if l.free(s) {
 		return true
@@ -236,7 +235,7 @@ func (l *loads) heat() {
 	}
 }
 
-// give moves the shard at a place of its owner's list. A moved shard is in no list.
+// give moves a shard at a place of its owner's list. A moved shard is in no list.
 func (l *loads) give(s int32, at int, from, to int32) {
 	x := l.shard[s]
 	l.of[from] -= x
@@ -253,8 +252,7 @@ func (l *loads) give(s int32, at int, from, to int32) {
 	}
 }
 
-// coldest returns the open member that would have the lowest share after it gets an additional load
-// x.
+// coldest returns the open member that would have the lowest share with an additional load x.
 func (l *loads) coldest(from int32, x float64) int32 {
 	best := int32(None)
 	for i := range l.of {

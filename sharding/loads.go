@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// While a member has load, it publishes its capacity in its metadata, and writes a report whenever
-// its loads have changed enough. The report is an item of the first planned shard that the member
-// owns, and is written under that shard's lease, so that it needs no additional record. The
-// assigner reads the reports of these members. If no load is measured, reports cost nothing.
+// A member with load publishes its capacity in its metadata while it has load. It then writes a
+// report whenever its loads have changed enough. The report is an item of the first planned shard
+// that it owns, under that shard's lease, so that no record is added. The assigner reads the
+// reports of these members. A namespace without load costs nothing.
 const (
 	metaKey    = "tenure.load" // in core.MemberState.Meta
 	reportKey  = "tenure/load" // the item
@@ -25,9 +25,9 @@ const (
 )
 
 // Add counts the cost of a request for a shard without keys, in any unit, such as milliseconds of
-// work. It ignores costs that are negative or not finite. A cost counts only while this member owns
-// the shard. For shards of the Keyspace, use Slice.Add, which also records where in the range the
-// load lies.
+// work. It ignores costs that are negative or not finite. Costs count while this member owns the
+// shard. For shards of the Keyspace, use Slice.Add, which records where in the range the load
+// lies.
 func (m *Manager) Add(shard string, cost float64) {
 	m.mu.Lock()
 	x := m.meterOf(shard, empty)
@@ -35,9 +35,9 @@ func (m *Manager) Add(shard string, cost float64) {
 	x.count(cost)
 }
 
-// Add counts the cost of a request for a key, in any unit, such as requests, bytes, or milliseconds
-// of work. It takes tens of nanoseconds and does not allocate. It ignores costs that are negative
-// or not finite, and keys that the slice refuses.
+// Add counts the cost of a request for a key, in any unit, such as 1, bytes, or milliseconds of
+// work. It takes tens of nanoseconds and does not allocate. It ignores costs that are negative or
+// not finite, and keys that the slice refuses.
 func (s *Slice) Add(key string, cost float64) {
 	if h := s.m.o.Keyspace.Of(key); s.serving.Load().has.Has(h) {
 		s.meter.add(h, cost)
@@ -151,7 +151,8 @@ func (m *Manager) showLoad(v *core.View, has bool) {
 	}
 }
 
-// capacityOf returns a member's capacity from its metadata, or 0 if the metadata contain no number.
+// capacityOf returns a member's capacity from its metadata, or 0 if the metadata have no
+// number.
 func capacityOf(m *core.Member) float64 {
 	x, err := strconv.ParseFloat(m.Meta[metaKey], 64)
 	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -169,8 +170,8 @@ type loadReader struct {
 	now     map[string]*shardReport // by shard
 }
 
-// look reads the reports that are due, at most readAtOnce per second. It reports whether any member
-// has load. If so, there may be more to read even if the view does not change.
+// look reads the reports that are due, at most readAtOnce a second. It reports whether any member
+// has load. If so, there may be more to read although the view does not change.
 func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	for i := range v.Members {
 		_, has := v.Members[i].Meta[metaKey]
@@ -224,8 +225,8 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	return true
 }
 
-// merge makes one table from the reports. For each shard, it takes the owner's report. If the owner
-// has not reported the shard, it takes the report of the first session that has.
+// merge makes one table from the reports. For each shard, it takes the owner's report, or
+// otherwise the report of the first session that has one.
 func (r *loadReader) merge(v *core.View) {
 	r.now = map[string]*shardReport{}
 	for _, id := range slices.Sorted(maps.Keys(r.reports)) {

@@ -12,10 +12,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// loaded is a namespace in which slices get load according to a distribution of keys.
+// loaded is a namespace whose slices get load by a distribution of keys.
 type loaded struct {
 	*world
-	rate func(key int) float64 // cost per second
+	rate func(key int) float64 // cost a second
 	keys int
 	stop chan struct{}
 	done chan struct{}
@@ -127,8 +127,8 @@ func TestLoadIsFollowed(t *testing.T) {
 	})
 }
 
-// If there is no load, members neither write nor read reports. If the load is constant, they write
-// seldom.
+// A namespace without load writes no reports, and no member reads any. A namespace with constant
+// load writes seldom.
 func TestLoadIsToldSeldom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
@@ -157,7 +157,7 @@ func TestLoadIsToldSeldom(t *testing.T) {
 		time.Sleep(time.Minute)
 		steady := calls(time.Minute)
 		on.Store(false)
-		time.Sleep(3 * time.Minute) // until the rates are zero and reported as zero
+		time.Sleep(3 * time.Minute) // until the rates are zero, and told so
 		after := calls(time.Minute)
 		w.Logf("3 members for a minute, at an interval of %v: %d calls without load, %d with a steady one, %d after it",
 			interval, idle, steady, after)

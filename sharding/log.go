@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// assigner is the shard whose owner makes the plans, and whose log contains them.
+// assigner is the shard whose holder plans, and whose log holds the plans.
 const assigner = "_assigner"
 
 // journal reads the assigner's log into a table.
@@ -18,21 +18,20 @@ type journal struct {
 	after core.Seq
 	parts assembly
 	table *assignments
-	gap   error // why the table lacks the last entries that were read; nil if it is complete
+	gap   error // why the table lacks the last entries read; nil when it is complete
 	since int   // bytes read or written since the last base
-	base  int   // size of the last base
+	base  int   // size of that base
 
 	form, newest byte // the form that is written, and the newest form that is read
-	highest      byte // the highest form in the log since the last base
+	highest      byte // in the log since the last base
 
 	tell func(before, after *assignments) // called with each plan that is read; may be nil
 }
 
-// ReadPlans is only for packages of this module. It reads the plans of a namespace, for tools, and
-// returns the map of the keyspace's ranges, which is nil if there is no keyspace. The function
-// aside returns the reason why a shard should have no owner: the shard is in quarantine, or its
-// range was merged with another one. If the plans cannot be decoded, the error matches
-// core.ErrInvalid.
+// ReadPlans is for packages of this module only. It reads the plans of a namespace, for tools, and
+// returns the map of the keyspace's ranges, which is nil if there is no keyspace. Aside returns the
+// reason why a shard should have no owner: it is in quarantine, or its range was merged with
+// another one. If the plans cannot be decoded, the error matches core.ErrInvalid.
 func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside func(shard string) seam.Aside, err error) {
 	t, err := readTable(ctx, b)
 	if err != nil {
@@ -72,8 +71,8 @@ func bounded(read readLog) readLog {
 	}
 }
 
-// blind returns an error if there is a keyspace and its plans cannot be understood. Planning then
-// stops, because a new first plan would give ranges to shards that do not have those ranges.
+// blind returns an error if there is a keyspace whose plans cannot be understood. Planning then
+// stops, because a new first plan would give ranges to shards that do not have them.
 func (j *journal) blind(k Keyspace) error {
 	if j.gap == nil || k.Name == "" && j.table.keys.Name == "" {
 		return nil
@@ -91,13 +90,13 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 		switch {
 		case errors.As(err, &trimmed) && trimmed.Oldest > j.after+1:
 			j.after, j.parts = trimmed.Oldest-1, assembly{}
-			j.gap = fmt.Errorf("sharding: entry %d: no base begins there", trimmed.Oldest) // until a base is read
+			j.gap = fmt.Errorf("sharding: entry %d: no base begins there", trimmed.Oldest) // until one is read
 			continue
 		case err != nil:
 			return changed, err
 		case page.Head.Seq < j.after:
-			// The store went back to an older state. Core refuses unsafe operations, and the log is
-			// read again.
+			// An older state of the store: core refuses unsafe operations, and the log is read
+			// again.
 			j.after, j.parts, j.table = 0, assembly{}, &assignments{}
 			changed = true
 			continue
@@ -150,7 +149,7 @@ func partSize(l core.Limits) int {
 	return partBytes
 }
 
-// The limits of the log after a base, in addition to the base's size. Above these limits, the next
+// Limits of the log after a base, in addition to the base's size. Above these limits, the next
 // base is written.
 const (
 	baseEvery   = 256 << 10
@@ -158,8 +157,8 @@ const (
 )
 
 // write appends a change and applies it to the table. If much was written since the last base, or
-// if the log cannot be understood, write appends a base instead. It then trims the entries that the
-// base replaces.
+// the log cannot be understood, it writes a base instead. It then trims the entries that the base
+// replaces.
 func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
 	next, err := j.table.apply(c)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Manager distributes a set of shards among the members of a namespace. Each process runs one
-// Manager alongside its Elector. All methods are safe for concurrent use.
+// Manager shares a set of shards among the members of a namespace, for one process. It runs
+// alongside the process's Elector. All methods are safe for concurrent use.
 type Manager struct {
 	b      core.Backend
 	e      *core.Elector
@@ -34,9 +34,9 @@ type Manager struct {
 	watched chan struct{}             // Picture was called
 	reads   atomic.Bool               // this member's assigner reads loads
 	blind   atomic.Bool               // this member does not understand the plans
-	refused atomic.Int64              // until then, this member is not the assigner, because it did not understand the plans
+	refused atomic.Int64              // it is not the assigner before then, since it did not understand the plans
 	form    byte                      // newest form of plans that it reads
-	calm    atomic.Pointer[core.View] // the last view in which every member of the table was alive
+	calm    atomic.Pointer[core.View] // the last view in which every member of the table lived
 
 	lines  rhythm.Rhythm // of failures after which a call is repeated, by the kind of call
 	ranges rhythm.Rhythm // of changes of ranges, by shard
@@ -54,39 +54,40 @@ type Manager struct {
 	emptied chan struct{}
 
 	// Only the loop uses the fields below.
-	known     *assignments // the table from which the fields below follow
+	known     *assignments // the table from which the rest follows
 	fixed     []string     // of Options.Shards, sorted
-	names     []string     // fixed and the keyspace's shards, sorted; the fields below are by name
+	names     []string     // fixed and the keyspace's, sorted; the fields below are by name
 	at        []int32      // index in known of each own shard, or None
 	heirs     []int32
 	prefs     []seam.Preference
 	contended []bool
 	suspects  []*suspicion
 	top       int  // the most deaths of any suspect
-	cautious  bool // heirs do not claim suspects, which are at most half of all shards
+	cautious  bool // heirs leave suspects alone, which are at most half of all shards
 	seen      []sight
 	aside     bool // the elector knows of shards that are set aside
 	prep      *preparer
 	work      context.Context // for work outside the loop
 	began     time.Time
-	plans     []planTime // when each plan became known, since began
-	waiting   bool       // waiting for a member that prepares a shard
+	plans     []planTime // when each was known, since began
+	waiting   bool       // for a member that prepares a shard
 	assigning bool       // contends for the assigner's shard
 	shown     bool       // the member has published its mark
 	draining  bool       // as last published
 	leftAt    time.Time
 }
 
-// A sight records when a lease of a shard was first seen. The table of that time may be older than
+// A sight records when a lease of a shard was first seen. The table at that time may be older than
 // the lease, so only a later plan moves the shard away.
 type sight struct {
 	token  core.Token
 	number int64
 }
 
-// Run serves this member's share of the shards until ctx ends, with its own Manager and Elector.
-// The error joins the errors of NewElector, NewManager and both Run methods. When Run returns,
-// every goroutine has ended, except those of handlers that do not return (core.ErrStuck).
+// Run serves this member's share of the shards until ctx ends. It uses a Manager with its own
+// Elector, which runs for as long as the Manager needs it. The error joins those of NewElector,
+// NewManager and both Run methods. When Run returns, every goroutine has ended, except those of
+// handlers that do not return (core.ErrStuck).
 func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error {
 	var c core.Options
 	if o != nil && o.Elector != nil {
@@ -112,9 +113,9 @@ func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error 
 	return errors.Join(err, <-ended)
 }
 
-// NewManager returns a Manager that distributes shards among the members of b's namespace. While
-// this process owns a shard, h serves it. The caller runs the Elector, which must use the same
-// backend, until the Manager's Run has returned. NewManager does no I/O.
+// NewManager returns a Manager that shares out shards among the members of b's namespace. While
+// this process owns a shard, h serves it. The caller runs the Elector, on the same backend, until
+// the Manager's Run has returned. NewManager does no I/O.
 func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*Manager, error) {
 	if b == nil || e == nil || h == nil {
 		return nil, fmt.Errorf("tenure: %w: sharding needs a backend, an elector and a handler", core.ErrInvalid)
@@ -140,15 +141,15 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	return m, nil
 }
 
-// Run serves this member's shards until ctx ends, and then empties the member. The assigner gives
-// the member's shards to others, and each shard is handed over when its handler has returned. Run
-// returns when no shard is left, or at the end of the leave budget (Options.LeaveBudget). Do not
-// stop the Elector before Run has returned.
+// Run takes part until ctx ends. Then it empties this member: the assigner gives its shards to
+// others, and each is handed over when its handler has returned. Run returns when no shard is left,
+// or at the end of the leave budget (Options.LeaveBudget). Do not stop the Elector before Run has
+// returned.
 //
-// If every shard was handed over, the error is nil. If the leave budget ends first, the error
-// states how many shards are left. The Elector gives them back when it stops. If handlers do not
-// return, the error matches core.ErrStuck and names their shards. If the Elector ends first, the
-// error matches core.ErrStopped. Call Run once. When it returns, its goroutines have ended.
+// If everything was handed over, the error is nil. At the end of the leave budget, it states how
+// many shards are left; the Elector gives them back when it stops. If handlers do not return, the
+// error matches core.ErrStuck, and names their shards. If the Elector ended first, it matches
+// core.ErrStopped. Call Run once. When it returns, every goroutine has ended.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	ran := m.ran
@@ -157,7 +158,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if ran {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Manager", core.ErrStopped)
 	}
-	// While the member leaves, all other work must continue.
+	// Leaving needs all other work to continue.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -178,8 +179,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.loop(ctx, views, failed)
 }
 
-// If on is true, Drain requests that this member's shards move to other members. If on is false,
-// the member takes shards again. Drain does not wait. To wait, use Emptied.
+// If on is true, Drain has this member's shards moved away. If it is false, the member takes
+// shards again. Drain does not wait: use Emptied.
 func (m *Manager) Drain(on bool) {
 	m.mu.Lock()
 	m.drained = on
@@ -303,7 +304,7 @@ func (m *Manager) follow(ctx context.Context) {
 		if changed {
 			m.setTable(j.table)
 		}
-		if err == nil && m.o.OnRange != nil { // not for plans that are older than the first read
+		if err == nil && m.o.OnRange != nil { // not for earlier plans
 			j.tell = m.tellRanges
 		}
 		if ctx.Err() != nil {
@@ -333,7 +334,7 @@ func (m *Manager) follow(ctx context.Context) {
 }
 
 // understood records whether the plans can be understood. If they cannot, it reports this once a
-// minute. said is the time of the last report.
+// minute. said is the time of its last report.
 func (m *Manager) understood(j *journal, said time.Time) time.Time {
 	blind, now := j.blind(m.o.Keyspace), time.Now()
 	if m.blind.Swap(blind != nil) != (blind != nil) || m.refused.Load() != 0 {
@@ -350,7 +351,7 @@ func (m *Manager) understood(j *journal, said time.Time) time.Time {
 
 const (
 	callTimeout = 5 * time.Second
-	resync      = 30 * time.Second       // between two reads of the log without a hint (S13)
+	resync      = 30 * time.Second       // between two looks at the log without a hint (S13)
 	retry       = 250 * time.Millisecond // after a call that failed; see longer
 	tailPage    = 256
 )
@@ -363,8 +364,7 @@ func (m *Manager) trying(err error) {
 	m.o.Logger.Warn("tenure: sharding: trying again", slog.Any("error", err))
 }
 
-// tried logs errors of a repeated call at growing intervals, and also logs when the call succeeds
-// again. call completes the text "tenure: ".
+// tried logs errors of a repeated call at growing intervals, and when the call works again. call completes the text "tenure: ".
 func (m *Manager) tried(call string, err error) {
 	now := time.Now()
 	if err != nil {
@@ -403,8 +403,7 @@ func (m *Manager) tail(ctx context.Context) {
 	}
 }
 
-// loop makes this process contend for the shards that the table requires, until the process has
-// left.
+// loop keeps what this process contends for in line with the table, until the process has left.
 func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-chan error) error {
 	var v *core.View
 	done := ctx.Done()
@@ -442,7 +441,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		}
 		began := time.Now()
 		if m.leaving() {
-			v = m.e.View() // the last view that was passed on may be from before a grant
+			v = m.e.View() // the last view passed on may be from before a grant
 		}
 		empty, err := m.reconcile(v)
 		if err != nil {
@@ -451,7 +450,8 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		if empty && ending {
 			return stuckErr(v, m.names)
 		}
-		// With very many shards, reconcile takes milliseconds. Leave the processor to the handlers.
+		// With very many shards, a look takes milliseconds. Leave the processor to the
+		// handlers.
 		if took := time.Since(began); took > time.Millisecond {
 			pause(context.Background(), min(4*took, 200*time.Millisecond))
 		}
@@ -464,7 +464,7 @@ func (m *Manager) leaving() bool {
 	return m.drained
 }
 
-// learn derives the shards, and the preferred claimants of each shard, from a new table.
+// learn derives the shards and the preferred claimants of each from a new table.
 func (m *Manager) learn(t *assignments) error {
 	if m.o.Keyspace.Name != "" && t.keys.same(m.o.Keyspace) {
 		m.rename(m.all(t))
@@ -525,8 +525,8 @@ func (m *Manager) setAside(t *assignments) {
 	m.e.Internal(seam.Key{}).SetAside(aside)
 }
 
-// all returns the shards to contend for: the fixed shards, and those of the table's keyspace. The
-// latter come only from the table, so that there is one map of the ranges.
+// all returns the shards to contend for: the fixed ones, and those of the table's keyspace. The
+// keyspace's come from the table alone, so that there is one map of the ranges.
 func (m *Manager) all(t *assignments) []string {
 	own := slices.Equal(t.specs, m.o.Shards)
 	if own {
@@ -542,8 +542,8 @@ func (m *Manager) all(t *assignments) []string {
 	return slices.Compact(out)
 }
 
-// rename replaces the list of shards. It keeps the state of shards that stay in the list, and
-// withdraws from the others.
+// rename replaces the list of shards. It keeps the state of shards that stay, and withdraws from
+// the others.
 func (m *Manager) rename(names []string) {
 	if slices.Equal(names, m.names) {
 		return
@@ -567,7 +567,7 @@ func (m *Manager) rename(names []string) {
 	if len(gone) > 0 {
 		asked, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = m.e.Withdraw(asked, gone...) // fails only because the call does not wait
+		_ = m.e.Withdraw(asked, gone...) // fails only because it does not wait
 	}
 }
 
@@ -582,13 +582,13 @@ func (m *Manager) standForAssigner(want bool) error {
 	}
 	asked, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = m.e.Withdraw(asked, assigner) // without waiting
+	_ = m.e.Withdraw(asked, assigner) // not waited for
 	return nil
 }
 
-// show publishes that this member has a Manager, and whether it is draining. It does not wait. The
-// elector sends the update until the store has it, and includes it when it joins. An error means
-// that the mark does not fit into the member's metadata.
+// show publishes that this member has a Manager, and whether it is draining. It does not wait: the
+// elector sends the update until the store has it, and joins with it. An error means that the mark
+// does not fit into the member's metadata.
 func (m *Manager) show(draining bool) error {
 	if m.shown && m.draining == draining {
 		return nil

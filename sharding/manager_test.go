@@ -50,8 +50,8 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// Run runs a Manager and an Elector. Its member serves, is emptied at the end of the context, and
-// reports the errors of both.
+// Run is a Manager with an Elector: its member serves, is emptied at the end of its context, and reports
+// the end of either.
 func TestRun(t *testing.T) {
 	bubble(t, func(w *world) {
 		open := func() *kv.Backend {
@@ -99,7 +99,7 @@ func TestRun(t *testing.T) {
 func TestCrashGoesToTheHeirs(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c", "d"} {
-			// The interval is so long that no plan is made in between.
+			// So long that no plan comes in between.
 			w.member(n, func(_ *member, o *Options) { o.Interval = 2 * time.Second; o.Penalty = time.Second })
 		}
 		for from := time.Now(); len(w.owners()) < 30 || w.members[0].assigned().number == 0 || !even30(w.spread(), 4); {
@@ -176,7 +176,7 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 		})
 		w.shares(ttl, map[string]int{"": 2, "a": 28})
 		w.member("b")
-		// One or both of the stuck shards may be among those that move.
+		// One or both of the stuck ones may be among those that move.
 		from := time.Now()
 		for w.spread()["b"] < 13 {
 			if time.Since(from) > 2*interval {
@@ -184,8 +184,7 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		// When a member leaves, all shards except the stuck shards move, and Run names the stuck
-		// shards.
+		// On leaving, all but the stuck shards move, and Run names the stuck ones.
 		a.stop()
 		err := <-a.ran
 		var stuck *core.StuckError
@@ -249,7 +248,7 @@ func TestFailingHandlerIsPunished(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		w.shares(2*ttl, map[string]int{"a": 30})
-		// The member tries each shard because of an assignment and, rarely, as a standby.
+		// Each shard is tried by its assignment and, rarely, as a standby.
 		if tries == 0 || tries > 600 {
 			w.Errorf("b was granted a shard %d times in a minute", tries)
 		}
@@ -257,7 +256,7 @@ func TestFailingHandlerIsPunished(t *testing.T) {
 	})
 }
 
-// Without an assigner, members share the shards by rank. With an assigner, they share them by plan.
+// Without an assigner members share by rank, and with one by plan.
 func TestWithoutAssigner(t *testing.T) {
 	bubble(t, func(w *world) {
 		// Another process holds the assigner's shard, and plans nothing.
@@ -320,7 +319,7 @@ func TestDrainAndBack(t *testing.T) {
 	})
 }
 
-// Any number of members may drain at the same time, and no record of the drain is left.
+// Any number of members may drain at once, and no record of it is left.
 func TestManyDrainAtOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		for i := range 20 {
@@ -365,7 +364,7 @@ func TestDrainOutlivesTheSession(t *testing.T) {
 	})
 }
 
-// A Manager takes shards even if another Manager has left on the same Elector.
+// A Manager takes shards although another one left before on the same Elector.
 func TestManagerAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, _ := w.member("a"), w.member("b")
@@ -408,7 +407,7 @@ func TestUpdateMovesShards(t *testing.T) {
 	})
 }
 
-// If an assigner dies after it has written half a plan, the next assigner's plan counts (W3).
+// An assigner dies with half a plan written: the next one's plan counts (W3).
 func TestHalfWrittenPlan(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -416,7 +415,7 @@ func TestHalfWrittenPlan(t *testing.T) {
 		time.Sleep(2 * interval)
 		o, _ := a.e.View().Owner(assigner)
 		number := a.assigned().number
-		// This is the first of two parts of a plan that takes all shards from their owners.
+		// The first of two parts of a plan that gives everything to nobody.
 		c := &planChange{Number: number + 1, Gone: []int32{0}}
 		parts := c.encode(4)
 		if len(parts) < 2 {
@@ -463,8 +462,8 @@ func lastSession(w *world, m *member) driver.Session {
 	return s
 }
 
-// A member that leaves checks which shards it has at that time. It forgets neither a shard that was
-// granted since the last view, nor a shard whose withdrawal has begun but not ended.
+// A member that leaves checks the shards that it has by then. A shard that was granted since the
+// last view is not forgotten, nor is a shard whose withdrawal has begun and not ended.
 func TestLeaveLooksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		free := make(chan struct{})
@@ -540,8 +539,7 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// The reply to an assigner's read is lost, and the assigner gets no other news. It reads again, and
-// plans.
+// The reply to an assigner's read is lost, and it learns nothing else. It reads again, and plans.
 func TestAssignerAsksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		noErr := func(_ *member, o *Options) { o.Logger = nil }
@@ -550,16 +548,16 @@ func TestAssignerAsksAgain(t *testing.T) {
 		b := w.member("b", noErr)
 		w.shares(2*interval, map[string]int{"a": 15, "b": 15})
 		b.link.Set(kvfault.Read, kvfault.DropReply)
-		w.members[0].crash() // the assigner, because it was alone
+		w.members[0].crash() // the assigner: it was alone
 		w.shares(3*ttl, map[string]int{"b": 30})
-		b.link.Heal() // earlier requests are no longer answered
+		b.link.Heal() // what was asked before is not answered any more
 		w.member("c", noErr)
 		w.shares(2*callTimeout, map[string]int{"b": 15, "c": 15})
 	})
 }
 
-// An owner that learns of its leases later than of a plan that moves them may not follow that plan.
-// The assigner writes the moves again, although no view changes.
+// An owner learns of its leases later than of a plan that moves them, so it may not follow that
+// plan. The assigner writes the moves again, although no view changes.
 func TestMovesAreWrittenAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.build("a")
@@ -594,7 +592,7 @@ func TestMovesAreWrittenAgain(t *testing.T) {
 	})
 }
 
-// Even if replies are lost and the log is read late, no shard is forgotten (W1).
+// Replies get lost, the log is read late: nothing is forgotten (W1).
 func TestFlakyLinks(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c"} {

@@ -14,42 +14,41 @@ import (
 const (
 	// bins is the number of parts of equal width of a shard's range.
 	bins = 16
-	// keyless is the cell for load that has no place in the range.
+	// keyless is the cell of load that has no place in the range.
 	keyless = bins
-	// leastWidth is the least width of a part; a range that would have narrower parts is not
-	// divided. Each part therefore has room for more than a hot key.
+	// leastWidth is the least width of a part; a narrower range is not divided. So a part has
+	// room for more than a hot key. If the rest is as narrow as a key, it has almost no load.
 	leastWidth = 1 << 16
 	// halfLife is the time after which load counts half as much.
 	halfLife = 10 * time.Second
 	// A key with more than hotShare of the shard's load is hot. The hottest maxHot are listed.
 	hotShare = 0.02
 	maxHot   = 8
-	// counters is the number of keys in a sketch. It exceeds 1/hotShare, so that the sketch
-	// contains all hot keys.
+	// counters is the number of keys in a sketch. It is above 1/hotShare, so that all hot keys are
+	// in it.
 	counters = 64
 	// samples is the approximate number of adds that enter the sketch between two reads.
 	samples = 512
 	// maxCost is the largest cost of an add, so that no sum overflows.
 	maxCost = 1e30
-	// retired marks the cells of a grid that was replaced. It is a NaN, which no sum can be.
+	// retired marks the cells of a grid that was replaced. It is a NaN. No sum is a NaN.
 	retired = 0x7ff8000000000001
-	// A grid doubles its stripes after maxClashes clashes in one interval. After gridReads reads,
-	// it is replaced with a grid of one stripe, so that a shard that is no longer busy frees its
-	// memory.
+	// A grid doubles its stripes after maxClashes in one interval. After gridReads reads, it is
+	// replaced with a grid of one stripe, so that a shard that is no longer busy frees its memory.
 	maxClashes = 64
 	gridReads  = 64
 )
 
-// lanes hands out lanes. All meters of a process share one lanes value.
+// lanes hands out lanes; all meters of a process share one value.
 type lanes struct {
-	idle    sync.Pool // usually returns the lane that the same processor put back
+	idle    sync.Pool // mostly returns the lane that the same processor put back
 	made    atomic.Uint32
-	stripes int // the most stripes of a grid: a power of two, one for each processor, up to 64
+	stripes int // of a grid, at most: a power of two, and one for each processor up to 64
 }
 
-// A lane belongs to one add while that add runs. It usually stays on one processor, so its stripe
-// is in that processor's cache. If each add chose a random stripe, the stripe would be in another
-// processor's cache.
+// lane belongs to one add while that add runs. It mostly stays on one processor, so its stripes
+// are in that processor's cache. A random stripe for each add would be in another processor's
+// cache.
 type lane struct {
 	stripe uint32
 	seed   uint64
@@ -80,7 +79,7 @@ func (ln *lane) random() float64 {
 // stripe holds the costs added since the last read, by part, as bits of a float64.
 type stripe struct {
 	cells [bins + 1]atomic.Uint64
-	_     [56]byte // fills whole cache lines
+	_     [56]byte // up to whole cache lines
 }
 
 // grid receives adds. If there are enough stripes, each processor has its own.
@@ -100,24 +99,24 @@ func (g *grid) cell(hash uint64) int {
 }
 
 // meter measures the load of one shard: its rate, its distribution in the shard's range, and its
-// hottest keys. A meter takes about 350 bytes. Once there is load, each stripe takes 200 bytes
-// more. If adds do not contend, there is one stripe. Keys take 1.5 KiB more.
+// hottest keys. It takes about 350 bytes. Once there is load, each stripe takes 200 bytes more.
+// An uncontended shard has one stripe. Keys take 1.5 KiB more.
 type meter struct {
 	lanes *lanes
 	grid  atomic.Pointer[grid]
 	// step is the cost per sample, as bits of a float64. An add of at least that cost enters the
-	// sketch. A cheaper add enters the sketch with a probability of cost/step, as if it cost step.
-	// Each key's expected cost is therefore its full cost, and rare expensive keys are not missed.
-	// This is threshold sampling (Duffield, Lund and Thorup, 2005).
+	// sketch. A cheaper add enters it with a probability of cost/step, as if it cost step. So each
+	// key's expected cost is its full cost, and rare expensive keys are not missed. This is
+	// threshold sampling (Duffield, Lund and Thorup, 2005).
 	step atomic.Uint64
 
-	// mu guards the fields below. Reads and sampled adds lock mu a few hundred times a second. It
-	// is therefore seldom contended, and processors seldom lose the cache line above.
+	// mu guards the rest. Reads and sampled adds take it, which happens a few hundred times a
+	// second. So it is seldom contended, and processors seldom lose the cache line above.
 	mu      sync.Mutex
 	last    time.Time // of the last read
 	busy    time.Time // of the last read that found load
 	reads   int
-	seconds float64           // the measured time, which decays like the sums; a rate is their quotient
+	seconds float64           // the time measured, decayed like the sums: a rate is their quotient
 	sums    [bins + 1]float64 // of costs, by cell, decayed
 	fresh   float64           // costs added since the last read
 	sampled int               // since the step was set
@@ -125,7 +124,7 @@ type meter struct {
 	hot     *sketch           // nil until there are keys
 }
 
-// newMeter returns a meter for a shard with range r. If the shard has no keys, r is empty.
+// newMeter returns a meter of a shard with that range. An empty range is for a shard without keys.
 func newMeter(l *lanes, r Range, now time.Time) *meter {
 	m := &meter{lanes: l, last: now, busy: now}
 	m.grid.Store(&grid{r: r, width: binWidth(r)})
@@ -182,8 +181,8 @@ func (m *meter) enter(g *grid, ln *lane, cell int, cost float64) bool {
 	return false
 }
 
-// clash gives the lane another stripe after two adds have met in one stripe. If that happens often,
-// clash doubles the stripes, like Java's Striped64 (Lea).
+// clash gives the lane another stripe after two adds met in the same one. If that happens
+// often, clash doubles the stripes, like Java's Striped64 (Lea).
 func (m *meter) clash(g *grid, ln *lane) {
 	ln.stripe = uint32(ln.random() * 64)
 	if len(g.stripes) < m.lanes.stripes && g.clashes.Add(1) == maxClashes {
@@ -201,7 +200,7 @@ func (m *meter) grow(g *grid) {
 }
 
 // replace moves the costs in a grid to the sums, and retires its cells. Adds that still use this
-// grid go to the new grid. The caller holds the lock.
+// grid go to the new one. The caller holds the lock.
 func (m *meter) replace(g *grid, r Range, stripes int) {
 	m.grid.Store(&grid{r: r, width: binWidth(r), stripes: make([]stripe, stripes)})
 	m.drain(g, retired)
@@ -213,7 +212,7 @@ func (m *meter) drain(g *grid, leave uint64) {
 		for k := range g.stripes[i].cells {
 			c := &g.stripes[i].cells[k]
 			if c.Load() == leave {
-				continue // this read does not move the cache line of an idle stripe
+				continue // a read leaves the cache line of an idle stripe in its place
 			}
 			cost := math.Float64frombits(c.Swap(leave))
 			m.sums[k] += cost
@@ -222,8 +221,8 @@ func (m *meter) drain(g *grid, leave uint64) {
 	}
 }
 
-// sample puts a key in the sketch. If there are too many samples for one interval, sample raises
-// the step immediately and does not wait for the next read.
+// sample puts a key in the sketch. If there are too many samples for one interval, it raises the
+// step immediately, before the next read does.
 func (m *meter) sample(hash uint64, weight float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,8 +239,8 @@ func (m *meter) sample(hash uint64, weight float64) {
 	}
 }
 
-// setRange changes the shard's range. Load outside the new range is dropped, because its keys go to
-// another shard. A new part of the range begins without load.
+// setRange changes the shard's range. Load outside the new range goes to another shard with its
+// keys. A new part begins without load.
 func (m *meter) setRange(r Range) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,9 +262,9 @@ func (m *meter) setRange(r Range) {
 }
 
 // read returns the cost per second, and its distribution in the range as 16 parts of equal width,
-// in the order of hashes. A hot key is a separate part, and divides the part in which it lies into
-// two. If no request had a key, parts is nil. One goroutine at a time calls read, about once a
-// second.
+// in the order of hashes. A hot key is a part of its own, and divides the part in which it lies in
+// two. If no request had a key, parts is nil. It is called about once a second, by one goroutine at
+// a time.
 func (m *meter) read(now time.Time) (rate float64, parts []Part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,7 +286,7 @@ func (m *meter) read(now time.Time) (rate float64, parts []Part) {
 func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
 	if m.reads++; m.reads%gridReads == 0 {
 		stripes := 0
-		if m.busy.Equal(m.last) { // otherwise, the next adds would all wait for the lock to make a grid
+		if m.busy.Equal(m.last) { // otherwise the next adds would all wait for the lock to make one
 			stripes = 1
 		}
 		m.replace(g, g.r, stripes)
@@ -300,12 +299,12 @@ func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
 	if m.fresh > 0 {
 		m.busy = now
 	} else if now.Sub(m.busy) > 10*halfLife {
-		clear(m.sums[:]) // only a thousandth is left, so the shard counts as idle, and its reports end
+		clear(m.sums[:]) // a thousandth is left: the shard is idle, and its reports end
 		m.hot = nil
 	}
 	m.last, m.fresh, m.sampled, m.weight = now, 0, 0, 0
-	// Sums and time decay in the same way, so the rate does not change until a cost or time is
-	// added.
+	// Sums and time decay in the same way, so the rate stays the same until more of either
+	// arrives.
 	f := math.Exp2(-float64(d) / float64(halfLife))
 	m.seconds *= f
 	for i := range m.sums {
@@ -330,7 +329,7 @@ func (m *meter) layout(g *grid) (sum float64, parts []Part) {
 	}
 	rest := [bins]float64(m.sums[:])
 	for i := range rest {
-		rest[i] += m.sums[keyless] / bins // this load may lie anywhere
+		rest[i] += m.sums[keyless] / bins // it may lie anywhere
 	}
 	for i := range hot {
 		x := &rest[g.cell(hot[i].Range.From)]
@@ -387,7 +386,7 @@ func lay(r Range, rest *[bins]float64, hot []Part) []Part {
 			n++
 		}
 		room, at := float64(b.To-b.From-uint64(n)), b.From
-		piece := func(to uint64) { // if b.To is 0, which stands for 2^64, the difference is also right
+		piece := func(to uint64) { // b.To may be 0, for 2^64: the difference is right, too
 			if to != at {
 				out = append(out, Part{Range{at, to}, load * (float64(to-at) / room)})
 			}
@@ -403,9 +402,9 @@ func lay(r Range, rest *[bins]float64, hot []Part) []Part {
 	return out
 }
 
-// sketch counts the keys with the most load. It uses space-saving (Metwally, Agrawal and El Abbadi,
-// 2005), with counts that decay. A key without a counter takes over the lowest counter and adds to
-// it.
+// sketch counts the keys with the most load. It uses space-saving (Metwally, Agrawal and El
+// Abbadi, 2005), with counts that decay. A key without a counter takes over the lowest one and
+// adds to it.
 type sketch struct {
 	hash  [counters]uint64
 	count [counters]float64 // 0: free
@@ -443,9 +442,8 @@ func (s *sketch) keep(r Range) {
 	}
 }
 
-// hottest lists at most maxHot keys whose count certainly exceeds least, in order of hashes. The
-// part of a count that comes from earlier keys is left out. This part decays while the key stays
-// hot.
+// hottest lists the keys that certainly have more than least, at most maxHot, in order of hashes.
+// The part of a count that comes from earlier keys is left out. It decays while the key stays hot.
 func (s *sketch) hottest(least float64) []Part {
 	var out []Part
 	for i, h := range s.hash {

@@ -17,8 +17,7 @@ var meterStart = time.Unix(1_000_000, 0)
 // near reports whether x is within a share of want.
 func near(x, want, share float64) bool { return math.Abs(x-want) <= share*math.Abs(want) }
 
-// checkParts fails the test if the parts are not the parts of the range, in order, with the rate as
-// their sum.
+// checkParts fails if the parts are not those of the range, in order, with the rate as their sum.
 func checkParts(t *testing.T, r Range, rate float64, parts []Part) {
 	t.Helper()
 	at, sum := r.From, 0.0
@@ -139,7 +138,7 @@ func TestMeterOfUniformLoad(t *testing.T) {
 	}
 }
 
-// Requests without a cost, or with a cost that is not a number, do not count as load.
+// Requests without a cost, or with a cost that is no number, are no load.
 func TestMeterIgnoresGarbage(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -160,8 +159,8 @@ func TestMeterIgnoresGarbage(t *testing.T) {
 	}
 }
 
-// Load counts half as much after ten seconds, however often it is read. After a while without load,
-// the meter is in its initial state.
+// Load counts half as much after ten seconds, however often it is read. After a while without load
+// the meter is as good as new.
 func TestMeterDecays(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -227,13 +226,12 @@ func TestMeterDecays(t *testing.T) {
 	}
 }
 
-// A shard without keys has a rate but no parts. If a shard with keys also has load without keys,
-// that load may lie anywhere.
+// A shard without keys has a rate and no parts. Load without keys beside keys may lie anywhere.
 func TestMeterWithoutKeys(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), empty, meterStart)
 	m.count(3)
-	m.add(1, 4) // a key that is in no range
+	m.add(1, 4) // a key that no range has
 	if rate, parts := m.read(meterStart.Add(time.Second)); rate != 7 || parts != nil || m.hot != nil {
 		t.Errorf("rate %v, parts %v, sketch %v", rate, parts, m.hot)
 	}
@@ -248,8 +246,8 @@ func TestMeterWithoutKeys(t *testing.T) {
 	}
 }
 
-// After a split, the load of the remaining range keeps its place, and the rest leaves the meter.
-// After a merge, the new range begins without load.
+// After a split the load of the remaining range keeps its place, and the rest leaves the meter;
+// after a merge the new range begins without load.
 func TestMeterFollowsItsRange(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -289,7 +287,7 @@ func TestMeterFollowsItsRange(t *testing.T) {
 		{Range{0, 1 << 63}, 5000, []uint64{low}, 5000},                      // a split
 		{Range{1 << 62, 1 << 63}, 3000, []uint64{low}, 3000},                // another
 		{Range{1 << 62, 0}, 3000, []uint64{low}, 3540},                      // a merge: 3000 for seven seconds, then 8000
-		{Range{1<<62 + 12345, 1<<62 + 6<<40}, -1, nil, -1},                  // almost nothing, not at the end of a part
+		{Range{1<<62 + 12345, 1<<62 + 6<<40}, -1, nil, -1},                  // next to nothing, at no bound of a part
 		{Range{math.MaxUint64 - 1<<30, 0}, -1, nil, -1}, {empty, 0, nil, 0}, // another shard has it
 	} {
 		m.setRange(c.r)
@@ -327,7 +325,7 @@ func TestBinsCoverTheRange(t *testing.T) {
 				t.Errorf("part %d of %v is %v", i, r, b)
 			}
 			at = b.To
-			// Hot keys at both ends of a part leave the part between them.
+			// Hot keys at both ends of a part leave what is between them.
 			hot := []Part{{Range{b.From, b.From + 1}, 1}, {Range{b.To - 1, b.To}, 2}}
 			var rest [bins]float64
 			rest[i] = 4
@@ -393,7 +391,7 @@ func TestMeterLosesNothing(t *testing.T) {
 		for _, x := range m.sums {
 			sum += x
 		}
-		// The load has decayed for at most that many nanoseconds.
+		// It has decayed by that many nanoseconds at most.
 		if decayed := math.Exp2(-float64(n+1) / float64(halfLife)); sum < adders*adds*decayed*(1-1e-9) || sum > adders*adds*(1+1e-9) {
 			t.Errorf("%s: %v of %v were counted, with %d reads", name, sum, adders*adds, n)
 		}
@@ -483,7 +481,7 @@ func TestMeterGrowsWithContention(t *testing.T) {
 	}
 }
 
-// Between two reads, few adds take the meter's lock, however many adds there are.
+// Between two reads few adds take the meter's lock, however many there are.
 func TestMeterSamplesFew(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -503,7 +501,7 @@ func TestMeterSamplesFew(t *testing.T) {
 	}
 }
 
-// The meters of a member with 2,000 shards take at most a few MB, and less if few shards have load.
+// A member with 2,000 shards has at most some MB of meters, and less if few have load.
 func TestMeterSize(t *testing.T) {
 	t.Parallel()
 	for of, want := range map[reflect.Type]uintptr{
@@ -516,7 +514,7 @@ func TestMeterSize(t *testing.T) {
 	}
 }
 
-// BenchmarkAdd measures the cost of a request, with goroutines that all add to one shard.
+// The price of a request, with goroutines that all add to one shard.
 //
 //	go test ./sharding -run '^$' -bench BenchmarkAdd -benchmem -cpu 8
 func BenchmarkAdd(b *testing.B) {

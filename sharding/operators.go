@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// obey gives the active operators' rules to the planner. It reports whether these rules may change
-// even if the view does not.
+// obey gives the active operators' rules to the planner. It reports whether they may change
+// although the view does not.
 //
 // While the shard's record has the token that a rule names, a move counts as a pin, and a
 // resignation as an exclusion. The token changes when the resulting plan is carried out.
@@ -48,7 +48,7 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 		case control.Stop, control.Resolve: // move nothing
 		}
 	}
-	for _, r := range once { // after the permanent rules, which these rules override or narrow
+	for _, r := range once { // after the rules that stay, which they override or narrow
 		at, _ := v.Owner(r.Shards)
 		switch {
 		case r.Kind == control.Move:
@@ -61,8 +61,8 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	return again
 }
 
-// bound adds the splits and merges that operators' rules request to a plan, and removes those that
-// the rules forbid.
+// bound adds to a plan the splits and merges that operators' rules request, and removes those that
+// they forbid.
 func (p *planner) bound(t *assignments, plan *Plan) {
 	m := t.ranged()
 	if len(p.bounds) == 0 || m.Len() == 0 {
@@ -138,7 +138,7 @@ func (r Rules) with(o Rules) Rules {
 	return r
 }
 
-// first returns the entries of a, and the entries of b for shards that have no entry in a.
+// first returns the entries of a, and the entries of b for shards without an entry in a.
 func first(a, b map[string]string) map[string]string {
 	if len(a) == 0 {
 		return b

@@ -47,8 +47,8 @@ func (w *world) rule(make func(*control.Rule) (core.Op, error), r control.Rule) 
 	}
 }
 
-// TestOperators: a drained node is empty after one plan, a pinned shard is on its node after
-// deaths, and rules end when they are removed or expire.
+// TestOperators: a drained node is empty within a plan, a pinned shard is on its node after deaths,
+// and rules end when they are removed or expire.
 func TestOperators(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -56,7 +56,7 @@ func TestOperators(t *testing.T) {
 		w.shares(2*ttl, map[string]int{"a": 15, "b": 15})
 		const plan = 5 * interval
 		w.rule(control.Put, control.Rule{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Now().Add(time.Hour)})
-		time.Sleep(2 * plan) // a place to stop does not itself move shards
+		time.Sleep(2 * plan) // a place to stop moves nothing by itself
 		w.shares(0, map[string]int{"a": 15, "b": 15})
 		drain := control.Rule{Kind: control.Drain, Node: "a"}
 		w.rule(control.Put, drain)
@@ -106,7 +106,7 @@ func (w *world) forget(node string) {
 	}
 }
 
-// TestFreeze: in a frozen namespace, only shards of members that die or leave move.
+// TestFreeze: in a frozen namespace only shards of members that die or leave move.
 func TestFreeze(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -125,20 +125,20 @@ func TestFreeze(t *testing.T) {
 		if err := b.leaveNow(); err != nil {
 			w.Error(err)
 		}
-		w.shares(10*interval, map[string]int{"a": 15, "c": 15}) // a is drained, so c gets the shards that b left
+		w.shares(10*interval, map[string]int{"a": 15, "c": 15}) // a is drained, so c has what b left
 		w.rule(control.Remove, freeze)
 		w.shares(20*interval, map[string]int{"c": 30})
 	})
 }
 
-// lease returns the node of a shard's owner, and the token of the shard's record.
+// lease is the token of a shard's record, and where it is.
 func (w *world) lease(shard string) (node string, token core.Token) {
 	o, _ := w.members[0].e.View().Owner(shard)
 	return o.Node, o.Token
 }
 
-// TestMoveOnce: a shard that is moved or resigned changes its owner once. Its new owner gives away
-// another shard in exchange, and no shard moves back.
+// TestMoveOnce: a shard that is moved, or resigned, changes its owner once. Its new owner gives
+// another shard for it, and no shard moves back.
 func TestMoveOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -183,7 +183,7 @@ func TestMoveOnce(t *testing.T) {
 }
 
 // TestPinnedThroughDeaths: a pinned shard is on its node after 50 deaths of members at random,
-// whenever that node is alive.
+// whenever that node lives.
 func TestPinnedThroughDeaths(t *testing.T) {
 	bubble(t, func(w *world) {
 		on := map[string]*member{}
@@ -205,7 +205,7 @@ func TestPinnedThroughDeaths(t *testing.T) {
 			}
 			time.Sleep(time.Duration(r.IntN(int(3 * ttl))))
 			on[n] = w.member(n)
-			// The dead member is evicted, the new member joins, and the plan is carried out.
+			// The dead one is evicted, the new one joins, and the plan is carried out.
 			time.Sleep(3*ttl + 10*interval)
 			if node, _ := w.lease("orders-11"); node != "b" {
 				w.Errorf("after death %d, of %s, orders-11 is pinned to b, and %q has it", death, n, node)
@@ -245,7 +245,7 @@ func TestRangesByRule(t *testing.T) {
 		time.Sleep(3 * ttl)
 		d.ask(map[string][]uint64{"orders-0001": {3 << 62}}, nil)
 		w.await("the assigner's split, or its merge again", 5*ttl, func() bool { return !begins(3 << 62) })
-		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: text}) // instead of the split
+		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: text}) // in place of the split
 		w.await("the merge", 5*ttl, func() bool { return !begins(h) && a.slice("orders-0002") == nil })
 		if at, _ := a.e.View().Owner("orders-0002"); at.Aside == "" {
 			w.Error("the shard that ended is not set aside")

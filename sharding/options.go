@@ -14,65 +14,63 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options configure a Manager. All members of a namespace should have the same Options. The section
-// sharding of the configuration, which config.Config.Section reads, can set the fields that have a
-// yaml key.
+// Options say how shards are shared. All members of a namespace should have the same Options. The
+// fields that have a key can be set in the configuration below sharding: config.Config.Section
+// reads them.
 type Options struct {
-	// Shards is the set of shards: names, and ranges of numbers such as "orders-0000..1023". It may
-	// contain at most 199,999 shards. Required if there is no Keyspace.
+	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It has at
+	// most 199,999. Required if there is no Keyspace.
 	Shards []string `yaml:"shards"`
-	// Keyspace divides keys among its own shards, which are served in addition to Shards. Default:
-	// none.
+	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
 	Keyspace Keyspace `yaml:"keyspace"`
 	// Elector configures the Elector that Run makes. NewManager does not use it. If it has no
 	// Logger, the Elector uses the Logger below.
 	Elector *core.Options `yaml:"-"`
-	// Balance configures the default assigner. If Assigner is set, do not set Balance.
+	// Balance sets up the default assigner. If Assigner is set, leave it out.
 	Balance Balance `yaml:"balance"`
 	// Assigner decides which member owns each shard. Default: Balance.
 	Assigner Assigner `yaml:"-"`
-	// Interval is the shortest time between two plans. A member that joins gets its share within
-	// this time. Default 1 s, at least 1 ms. If core.Options.Watchdog is set, Interval should be at
-	// most a third of it, because the assigner reports progress once per Interval.
+	// Interval is the shortest time between two plans; a member that joins gets its share within
+	// it. Default 1 s, at least 1 ms. If core.Options.Watchdog is set, use at most a third of it,
+	// since the assigner reports progress once an Interval.
 	Interval time.Duration `yaml:"interval"`
-	// LeaveBudget limits how long Run waits, after its context has ended, until other members have
-	// taken over its shards. Default 30 s; with tenurefx, half of stop_timeout. Make it longer than
-	// DrainBudget of core.Options. Otherwise, one slow handler uses it up.
+	// LeaveBudget limits the time that Run takes, after its context ended, to have its shards taken
+	// over. Default 30 s, with tenurefx half of stop_timeout. Make it longer than core's DrainBudget; otherwise one slow handler uses
+	// it up.
 	LeaveBudget time.Duration `yaml:"leave_budget"`
-	// Cooldown is how long after a move a shard is not moved again to balance the members. Default
-	// 0: none.
+	// Cooldown is the time after a move in which a shard is not moved again to balance the members.
+	// Default 0: none.
 	Cooldown time.Duration `yaml:"cooldown"`
-	// Penalty is how long a member gets no shard after its handler has given up a shard. The time
-	// doubles with each such event, up to 64 times Penalty. Default 2 Interval.
+	// Penalty is the time for which a member whose handler gave up a shard gets no shard. It
+	// doubles each time, up to 64 times its value. Default 2 Interval.
 	Penalty time.Duration `yaml:"penalty"`
-	// Prepare prepares this member for a shard that a plan gives to it, for example by filling a
-	// cache, while the shard's owner continues. The owner hands the shard over when Prepare has
-	// returned, even if Prepare failed, or after PrepareBudget. If Prepare has not returned by
-	// then, ctx ends. Otherwise, ctx ends when this member owns the shard or no longer expects it.
-	// A goroutine that Prepare starts can therefore follow the shard until the handler begins.
-	// Prepare is called ahead of takeovers after a crash only if Standby is set. Default: none.
+	// Prepare makes ready a shard that a plan gives to this member, for example by filling a cache,
+	// while its owner continues. The owner hands the shard over when Prepare has returned, even if
+	// it failed, or after PrepareBudget. If Prepare has not returned by then, ctx ends. Otherwise,
+	// ctx ends when this member owns the shard, or no longer expects it. A goroutine that Prepare
+	// starts can therefore follow the shard until the handler begins. A takeover after a crash is
+	// prepared only with Standby. Default: none.
 	Prepare func(ctx context.Context, shard string) error `yaml:"-"`
-	// PrepareBudget limits how long Prepare takes. Default 10 s. All members should have the same
-	// value.
+	// PrepareBudget limits Prepare. Default 10 s. All members should have the same.
 	PrepareBudget time.Duration `yaml:"prepare_budget"`
 	// PrepareRequired keeps a shard with its owner if Prepare fails or takes too long. The assigner
-	// gives the shard to another member, or to this member again after Penalty. A shard moves
-	// regardless if it has no owner, or if its owner has been leaving for half of its LeaveBudget.
-	// Default: false.
+	// gives it to another member, or to this one again after Penalty. A shard moves regardless if
+	// it has no owner, or if its owner has been leaving for half of its LeaveBudget. Default:
+	// false.
 	PrepareRequired bool `yaml:"prepare_required"`
 	// PrepareAtOnce is the number of shards that are prepared at a time. Default 4.
 	PrepareAtOnce int `yaml:"prepare_at_once"`
-	// If Standby is 1, the heir of each shard also calls Prepare, so that the heir is prepared when
-	// the owner crashes. Default 0.
+	// Standby set to 1 calls Prepare on the heir of each shard, too, so that the heir is prepared
+	// when the owner crashes. Default 0.
 	Standby int `yaml:"standby"`
-	// Capacity is the load per second that this member can take, in the unit of Slice.Add. Default
-	// 0: the capacity is derived from the member's weight.
+	// Capacity is the load a second that this member can take, in the unit of Slice.Add. Default 0:
+	// derived from the member's weight.
 	Capacity float64 `yaml:"capacity"`
-	// Quarantine configures when no member may own a shard because the shard's owners keep dying.
+	// Quarantine says when no member may own a shard, because its owners die.
 	Quarantine Quarantine `yaml:"quarantine"`
-	// Poll is the time between two reads of the assigner's log. It is for namespaces in which
-	// shards write a lot. Default 0: the Manager follows the logs of the whole namespace, and
-	// learns of each plan immediately.
+	// Poll is the time between two reads of the assigner's log, for namespaces whose shards write
+	// much. Default 0: the Manager follows the logs of the
+	// whole namespace, and learns of each plan immediately.
 	Poll time.Duration `yaml:"poll"`
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
 	// "zone".
@@ -80,28 +78,28 @@ type Options struct {
 	// Takes reports whether a member that runs a Manager may own shards. Default: true for all.
 	// Use it to exclude processes that only take a lock or call core.RunOnce.
 	Takes func(core.Member) bool `yaml:"-"`
-	// Loads returns the load of shards by name. The member that is the assigner calls Loads before
-	// each plan. The call has Interval to answer. If it fails, the plan uses the last answer. If
-	// the answer lacks a shard, the owner's report (Slice.Add, Manager.Add) counts for that shard,
-	// if there is a report. Default: the owners' reports.
+	// Loads returns the load of shards by name. The assigner's member calls it before each plan. It
+	// has Interval to answer; if it fails, the plan uses its last answer. If the answer lacks a
+	// shard, the owner's report (Slice.Add, Manager.Add) counts for it, if there is one. Default:
+	// the owners' reports.
 	Loads func(ctx context.Context) (map[string]float64, error) `yaml:"-"`
 
-	// OnPlan is called with every plan that this member writes. The assigner's goroutine calls it,
-	// so it must return quickly.
+	// OnPlan gets every plan that this member writes. The assigner's goroutine calls it, so it
+	// must return quickly.
 	OnPlan func(*Outcome) `yaml:"-"`
-	// OnRange is called on every member with the splits and merges that each plan begins or ends,
-	// when the member reads the plan. Changes that are older than the member's first read of the
-	// plans are left out. One goroutine calls OnRange, so it must return quickly.
+	// OnRange gets, on every member, the splits and merges that each plan begins or ends, as the
+	// member reads it. It gets none that are older than the member's first read of the plans. One
+	// goroutine calls it, so it must return quickly.
 	OnRange func([]RangeEvent) `yaml:"-"`
-	// If the Manager repeats a failing call, Logger logs the first failure at Warn, further
-	// failures after 1, 5 and 15 minutes, and then one every 15 minutes. It logs the end of the
-	// failures at Info, and the beginning and the end of a quarantine at Warn. Default:
-	// slog.Default at the call of NewManager.
+	// Logger gets at Warn the first failure of a call that the Manager repeats, one after 1, 5 and
+	// 15 minutes, and one every 15 minutes afterwards. At Info, it gets their end. At Warn, it
+	// gets the beginning and the end of a quarantine. Default: slog.Default at the call of
+	// NewManager.
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// resolve returns a copy with the defaults filled in, and the names of the shards outside the
-// keyspace.
+// resolve returns a copy with the defaults filled in, and the names of the shards that are not the
+// keyspace's.
 func (o *Options) resolve() (*Options, []string, error) {
 	var c Options
 	if o != nil {
@@ -178,7 +176,7 @@ func (o *Options) resolve() (*Options, []string, error) {
 	return &c, names, nil
 }
 
-// set checks the set of shards, and returns the names of the shards outside the keyspace.
+// set checks the set of shards, and returns the names of the shards that are not the keyspace's.
 func (o *Options) set() (names []string, err error) {
 	keyed := o.Keyspace != Keyspace{}
 	if len(o.Shards) == 0 && !keyed {

@@ -24,10 +24,9 @@ import (
 // linesAnHour is the largest number of lines that an hour's outage of the store may cost a process.
 const linesAnHour = 200
 
-// TestOutageLines counts the log lines of a process during an hour in which the store refuses or
-// does not answer some or all calls, and afterwards. The process contains every part that logs: an
-// Elector, a Manager with load and a keyspace, a Router, a Ledger for each shard, locks and
-// followers.
+// TestOutageLines counts the lines of a process in an hour in which its store refuses, or does not
+// answer, all calls or some, and afterwards. The process has everything that logs: an Elector, a
+// Manager with its load and a keyspace, a Router, a Ledger for each shard, locks and followers.
 func TestOutageLines(t *testing.T) {
 	const hour, spell = time.Hour, 20 * time.Second
 	refused := errors.New("the store refuses")
@@ -36,7 +35,7 @@ func TestOutageLines(t *testing.T) {
 		kinds  kvfault.Kind
 		fault  kvfault.Fault
 		err    error
-		every  time.Duration // how often the fault ends and begins; 0: it lasts
+		every  time.Duration // the fault ends and begins so often; 0: it lasts
 		halted bool
 		always bool // also with -short
 	}{
@@ -101,7 +100,7 @@ func TestOutageLines(t *testing.T) {
 	}
 }
 
-// process is a process with every part that logs, with default options.
+// process is a process with everything that logs, with default options.
 type process struct {
 	w     *world
 	link  *kvfault.Link
@@ -212,7 +211,7 @@ func (p *process) serves() bool {
 	return len(p.held) == 16
 }
 
-// lock holds a lock, and takes the lock again after it is lost.
+// lock holds a lock, and takes it again when it lost it.
 func (p *process) lock(ctx context.Context) error {
 	locks := lock.Open(p.e)
 	defer locks.Close()
@@ -234,7 +233,7 @@ func (p *process) lock(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// kept contains the lines that were logged.
+// kept has the lines that were logged.
 type kept struct {
 	mu sync.Mutex
 	b  bytes.Buffer

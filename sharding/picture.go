@@ -12,8 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Picture contains what a Manager knows about ranges and loads. It is intended for display. See
-// Manager.Picture.
+// Picture shows people what a Manager knows of ranges and loads: see Manager.Picture.
 type Picture struct {
 	// Ranges yields the shards of the keyspace with their ranges, in the order of hashes, as
 	// Map.All does.
@@ -24,8 +23,8 @@ type Picture struct {
 	// Capacity holds the capacities of the members that report load and have set
 	// Options.Capacity.
 	Capacity map[core.SessionID]float64
-	// Elsewhere lists up to 256 shards whose owner is not in the zone that Rules.Prefer of a
-	// Balance names for them. The values are these zones.
+	// Elsewhere maps shards, at most 256, to the zone that Rules.Prefer of a Balance names for
+	// them, if their owner is in another zone.
 	Elsewhere map[string]string
 }
 
@@ -35,11 +34,11 @@ const maxElsewhere = 256
 // pictureFor is how long loads are shown after they were last read.
 const pictureFor = 10 * time.Second
 
-// Picture returns what this member knows about ranges and loads, without waiting. As long as
-// Picture is called regularly, Run reads the members' reports as an assigner does, at most once per
-// Interval and at most 20 reports a second. While no member has load, Run reads no report. If
-// Picture has not been called for about 10 s, the next answer has no loads. The answers do not
-// include the loads of Options.Loads.
+// Picture returns this member's knowledge of ranges and loads, without waiting. While Picture is
+// being called, Run reads the members' reports as an assigner does. It reads at most once in an
+// Interval, and at most 20 reports a second. While no member has load, it reads no report. After
+// a pause of about 10 s, the first answer has no loads. The loads of Options.Loads are not
+// included.
 func (m *Manager) Picture() Picture {
 	signal(m.watched)
 	p := Picture{Ranges: m.Map().All(), Capacity: map[core.SessionID]float64{}}
@@ -60,7 +59,8 @@ func (m *Manager) Picture() Picture {
 	return p
 }
 
-// elsewhere returns the shards of a view that are not in the zone that they prefer, and that zone.
+// elsewhere returns the shards of a view that are not in the zone that they prefer, with that
+// zone.
 func elsewhere(v *core.View, prefer map[string]string, key string) map[string]string {
 	if len(prefer) == 0 {
 		return nil
@@ -114,20 +114,20 @@ func (m *Manager) watchLoad(ctx context.Context) {
 }
 
 // RangeEvent is the beginning or the end of a split or a merge. The change begins with the plan
-// that orders it, and ends with a later plan, once every shard serves its range.
+// that orders it. It ends with a later plan, once every shard serves its range.
 type RangeEvent struct {
 	Plan  int64    // the plan that began it
 	From  string   // the shard that gives ranges; after a merge, it has no range
-	To    []string // the shards that get the ranges; only From if it takes back a range that was not taken
+	To    []string // the shards that get them; only From if it takes back a range that was not taken
 	Merge bool
 	Ended bool
-	// Rule, at the beginning of a change, is the operators' rule that requested the change, if this
-	// member has read that rule. If Rule is nil, the assigner decided.
+	// At the beginning of a change, Rule is the operators' rule that requested it, if this member
+	// has read that rule. Nil means that the assigner decided.
 	Rule *control.Rule
-	Why  string // if From takes a range back: why the range was not taken
+	Why  string // if a range returns: why it was not taken
 }
 
-// String describes what happened and who decided, without the shards.
+// String returns what happened, and who decided, without the shards.
 func (e RangeEvent) String() string {
 	what := "split"
 	if e.Merge {
@@ -147,7 +147,7 @@ func (e RangeEvent) String() string {
 	return fmt.Sprintf("%s begun by a rule of %s, %q", what, e.Rule.Author, e.Rule.Reason)
 }
 
-// tellRanges passes the changes that a plan began or ended to Options.OnRange.
+// tellRanges passes the changes that a plan began and ended to Options.OnRange.
 func (m *Manager) tellRanges(before, after *assignments) {
 	if before.names == nil {
 		return

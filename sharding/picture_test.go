@@ -14,9 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// An open board shows all loads and ranges on every member, whether or not the member is the
-// assigner, at the cost of a few reads per second. Without load, or without a viewer, no member
-// reads.
+// An open board sees all loads and ranges, on every member, the assigner or not, at the cost of
+// some reads a second. Without load, or without a viewer, no member reads.
 func TestPicture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
@@ -105,7 +104,7 @@ func TestPictureCapacity(t *testing.T) {
 			w.Errorf("%s has a range, and there is no keyspace", p)
 		}
 		for _, text := range []string{"NaN", "+Inf", "-1", "1e999", "", "<script>"} {
-			for said := false; !said; { // until the member itself has not reported its own in between
+			for said := false; !said; { // until the member itself has not told its own in between
 				if err := m.e.Update(w.Context(), func(st *core.MemberState) { st.Meta = map[string]string{metaKey: text} }); err != nil {
 					w.Fatal(err)
 				}
@@ -170,8 +169,7 @@ func TestOnRange(t *testing.T) {
 	})
 }
 
-// Changes that no plan of this version can contain, as in a log that was tampered with, are also
-// reported.
+// Changes that no plan of this version has, as in a log that was tampered with, are reported, too.
 func TestRangeEventOfHostileLog(t *testing.T) {
 	t.Parallel()
 	before := &assignments{names: []string{"x"}}

@@ -11,28 +11,28 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// planner makes the plans of the assigner. It compares the table with the view, and returns what to
-// change. It does no I/O and reads no clock. It is not safe for concurrent use.
+// planner makes the plans of the assigner: it compares the table with the view, and returns what to
+// change. It does no I/O and reads no clock. Not safe for concurrent use.
 //
-// While a shard's assigned owner is alive, the shard counts as owned by it from the plan on. A
-// hand-over that is in progress or stuck is therefore not planned again. If the assigned owner is
-// gone, the member that took the shard keeps it, if the shares allow. If no member has taken the
-// shard, its heir counts as its owner, because the heir is claiming it now. If a member loses an
-// assigned shard to another member, its handler has probably given up. The member then gets no
-// shards for a while, and this time doubles with each loss.
+// While a shard's assigned owner lives, the shard counts as that owner's from the plan on. So a
+// hand-over that is in progress or stuck is not planned again. If the assigned owner is gone, the
+// member that took the shard keeps it, if the shares allow. If no member has taken the shard, its
+// heir counts as its owner, because the heir is claiming it now. If a member loses an assigned
+// shard to another member, its handler seems to give up. So it gets no shards for a while, and
+// this time doubles with each loss.
 type planner struct {
 	Assigner Assigner
 	Specs    []string // of the shard set
 	Keys     Keyspace // without a name: no keyspace
-	// Takes reports whether a member may own shards. If Takes is nil, all members may.
+	// Takes reports whether a member may own shards. If it is nil, all may.
 	Takes func(core.Member) bool
 	// Zone is the key of Member.Meta that holds a member's zone.
 	Zone string
-	// Cooldown is how long after a move, as far as this process knows, a shard is not moved again
-	// to balance the members.
+	// Cooldown is how long a shard that was moved is not moved again to balance the members, as far
+	// as this process knows.
 	Cooldown time.Duration
-	// Penalty is how long a member gets no shards after it first gave up a shard. It doubles each
-	// time, up to 64 times Penalty.
+	// Penalty is the time for which a member that gave up a shard first gets none. It doubles up to
+	// 64 times that.
 	Penalty time.Duration
 	// Rules and Frozen come from operators.
 	Rules  Rules
@@ -41,32 +41,32 @@ type planner struct {
 	// release lists the shards that operators release from quarantine.
 	release map[string]bool
 	wall    time.Time // the time by this process's clock
-	// estimates holds the loads of shards whose ranges changed, until their owners report loads.
+	// estimates holds the loads of shards whose ranges changed, until their owners report them.
 	estimates     map[string]estimate
 	ledger        []spent // of the last minute
 	PrepareBudget time.Duration
 	// Quarantine is complete: its defaults are filled in.
 	Quarantine Quarantine
 
-	inFlight map[string]flight // shards that are moving to their assigned owner
+	inFlight map[string]flight // shards on their way to their assigned owner
 	strikes  map[core.SessionID]strike
 	barred   map[core.SessionID]bool // not eligible when last seen
 	repeat   map[int32]bool          // moves to be written again
 	// unprepared lists the shards that stay because their next owners could not prepare them.
 	unprepared map[int32]bool
-	calm       func() *core.View  // returns the last view in which every member of the table was alive; may be nil
-	lost       map[int32][]string // by slot of a member that is gone: the shards of which it had a lease
+	calm       func() *core.View  // returns the last view in which every member of the table lived; may be nil
+	lost       map[int32][]string // by slot of a member that is gone: shards that it had a lease of
 	before     []record           // at the last plan
 	// undecided lists the shards that get no owner until it is known whether a process joins
 	// again.
 	undecided []int32
 	untaken   []untaken            // shards that do not take their ranges
-	rests     map[string]time.Time // until this time, the range of a shard that did not take or give is not changed
+	rests     map[string]time.Time // until then the range of a shard that did not take or give is not changed
 	times     []planTime
 }
 
-// restsFor is the duration of such a rest. A rest is needed because another attempt may also fail,
-// and would refuse the keys again.
+// restsFor is the duration of such a rest. A rest is needed because another attempt may fail
+// too, and would refuse the keys again.
 const restsFor = 10 * time.Minute
 
 // untaken is a shard that does not take its range, and the reason.
@@ -78,8 +78,8 @@ type flight struct {
 	since time.Duration
 }
 
-// lost is the number of penalties after which a move that was not carried out is planned again. The
-// shard's owner may have first seen its lease after the plan. It then ignores the plan.
+// lost is the number of penalties after which an unexecuted move is planned again. Its holder may
+// have first seen its lease after the plan, and ignores such a plan.
 const lost = 4
 
 type strike struct {
@@ -98,26 +98,26 @@ type Outcome struct {
 	Number  int64
 	Cluster *Cluster
 	Plan    *Plan
-	// Moves are the moves that were written, in the order of shards. They are the moves of the Plan
+	// Moves are the moves that were written, in the order of shards. They are the Plan's moves,
 	// and those of shards that were taken over without a plan.
 	Moves []Move
 
 	change *planChange // nil: no change
-	// again reports whether work may be left even if the view does not change, because a budget, a
-	// cooldown or a penalty now prevents it.
+	// again reports that work may be left although the view does not change, because a budget, a
+	// cooldown or a penalty prevents it now.
 	again bool
 }
 
-// next makes a plan from a table, a view, and the loads of shards, if any are known. settled lists
-// the givers of splits and merges that are complete. now is the duration since some fixed time. The
-// caller writes the change and then applies it to the table.
+// next makes a plan from a table, a view, and the loads of shards, if any are known. settled
+// lists the givers of splits and merges that are complete. now is the duration since some fixed
+// point. The caller applies the change to the table after writing it.
 func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads measured, settled []string) (*Outcome, error) {
 	if p.inFlight == nil {
 		p.inFlight, p.strikes, p.barred = map[string]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
 		p.rests = map[string]time.Time{}
 	}
 	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs) || !t.keys.same(p.Keys)
-	if fresh { // another set, so start again with the current owners
+	if fresh { // another set: start again, with the current owners
 		var err error
 		if t, err = p.begin(t); err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []string, fresh bool) {
 	ch := out.change
 	held := map[int32]bool{}
-	if !fresh { // a base contains neither, but the next plan contains both
+	if !fresh { // a base has neither; the next plan has both
 		var again bool
 		p.undecided, again = p.isolate(p.wall, t, v, ch)
 		out.again = out.again || again
@@ -211,8 +211,8 @@ func (p *planner) begin(t *assignments) (*assignments, error) {
 	return next, nil
 }
 
-// divide adds the plan's splits and merges to the change, and lists those that are complete. It
-// leaves out impossible changes. The assigner sees the ranges again, and its next plan may differ.
+// divide adds splits and merges, and those that are complete. It leaves out impossible ones. The
+// assigner sees the ranges again, and its next plan may differ.
 func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled []string) {
 	p.bound(t, out.Plan)
 	for _, shard := range settled {
@@ -272,8 +272,8 @@ func (p *planner) measure(s *Shard, loads measured) {
 	}
 }
 
-// estimate is the expected load of a shard after a split or merge. It counts until a report arrives
-// that is newer than the last report at that time.
+// estimate is the expected load of a shard after a split or merge, until a newer report arrives
+// than the last at that time.
 type estimate struct {
 	shardReport
 	told *shardReport
@@ -333,7 +333,7 @@ func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told ma
 	}
 }
 
-// estimate records how much of a shard's load lies in a range that another shard gets.
+// estimate records the part of a shard's load in a range that another shard gets.
 func (p *planner) estimate(shard string, told *shardReport, of *Shard, r Range) {
 	if !of.told() {
 		return
@@ -377,9 +377,9 @@ func (p *planner) members(now time.Duration, v *core.View) []Member {
 	return out
 }
 
-// bar drains the members that are not eligible (C15). A member that becomes eligible again is
-// treated like a member that gave up shards, so that shards do not move back and forth with its
-// eligibility. While no member is eligible, all members keep their shards.
+// bar drains the members that are not eligible (C15). A member that becomes eligible again counts
+// as one that gave up shards, so that shards do not move to and fro with it. While no member is
+// eligible, all members keep their shards.
 func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 	var barred []*Member
 	some := false
@@ -456,7 +456,7 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 		}
 		out.again = out.again || s.Fixed
 	}
-	if len(near) <= max(few(len(t.names)), len(t.names)/2) { // otherwise, the shards are not the cause
+	if len(near) <= max(few(len(t.names)), len(t.names)/2) { // otherwise the shards are not the cause
 		for _, s := range near {
 			s.Fixed, out.again = true, true
 		}
@@ -495,7 +495,7 @@ func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (re
 }
 
 // orphan finds the shards of which departed members had a lease. It uses the current records, the
-// records at the last plan, and this process's views. It returns the shards whose owners did not
+// records at the last plan, and this process's views. It returns the shards whose owner did not
 // drain.
 func (p *planner) orphan(t *assignments, records []record, assigned []int32) map[string]bool {
 	slots, lost := map[core.SessionID]int32{}, map[string]bool{}
@@ -532,8 +532,8 @@ func (p *planner) orphan(t *assignments, records []record, assigned []int32) map
 	return lost
 }
 
-// refused follows the planned move of a shard that has a record and belongs to a member other than
-// the assigned member. It reports whether the move has ended in this state. Either the assigned
+// refused follows the move of a shard that has a record and belongs to a member other than the
+// assigned one. It reports whether the move of a plan has ended there. Either the assigned
 // member had or refused the shard and another member took it, or the assigned member could not
 // prepare it.
 func (p *planner) refused(now time.Duration, name string, shard int32, record *record, to *core.Member, plan int64) bool {
@@ -546,7 +546,7 @@ func (p *planner) refused(now time.Duration, name string, shard int32, record *r
 	prepares = prepares && ready.number < plan
 	limit := lost * p.Penalty
 	if prepares {
-		limit += p.PrepareBudget // its owner waits for this time
+		limit += p.PrepareBudget // for which its owner waits
 	}
 	late := now-f.since > limit
 	switch {
@@ -563,7 +563,7 @@ func (p *planner) refused(now time.Duration, name string, shard int32, record *r
 	return true
 }
 
-// strikeOnce gives a member that refused several shards one strike for all of them.
+// strikeOnce gives a member that refused shards one strike for all of them.
 func (p *planner) strikeOnce(now time.Duration, m *Member, struck map[core.SessionID]bool) {
 	if !struck[m.ID] && !m.Drain {
 		struck[m.ID], m.Full = true, true
@@ -605,8 +605,8 @@ func (p *planner) cooling(now time.Duration) int64 {
 	return maxNumber
 }
 
-// seat gives every member a slot in the table, and returns the slots by member. assigned lists the
-// current members by slot.
+// seat gives every member a slot of the table, and returns the slots by member. assigned lists
+// the present members by slot.
 func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) []int32 {
 	slots := make([]int32, len(members))
 	for i := range slots {

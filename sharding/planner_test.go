@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Only a move that does not happen is written again, so that the shard's owner sees a plan that is
-// later than its lease (W4).
+// A move that does not happen, and only that, is written again, so that its holder sees a plan that
+// is later than its lease (W4).
 func TestLostMoveIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
@@ -53,8 +53,8 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// The plan after a death does not depend on how many heirs have claimed their shards when it is
-// made. Each of these shards belongs to its heir, and no other shard moves.
+// However many heirs have claimed their shards when the plan after a death is made, it is the same:
+// each shard is its heir's, and no other moves.
 func TestPlanAmongHeirs(t *testing.T) {
 	t.Parallel()
 	names, err := keyspace.Expand("s-00..29")

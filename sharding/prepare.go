@@ -19,9 +19,9 @@ import (
 // Options.Prepare while the owner continues. When the member has prepared all its incoming shards,
 // it writes the number of the plan into its metadata, once for all of them. The owner waits for
 // that number, for at most Options.PrepareBudget, and then hands the shard over. A member without
-// Prepare publishes no such number, and owners do not wait for that member. With
-// Options.PrepareRequired, an exclamation mark and the shards that could not be prepared, or * for
-// all of them, follow the number. The owners keep these shards, and the assigner plans again.
+// Prepare has no such number, and owners do not wait for it. With Options.PrepareRequired, an
+// exclamation mark and the shards that could not be prepared, or * for all, follow the number.
+// Their owners keep them, and the assigner plans again.
 const (
 	readyKey   = "tenure.ready" // in core.MemberState.Meta
 	maxUnready = 4              // largest number of shards that are named there
@@ -29,12 +29,12 @@ const (
 
 // readiness is a member's progress in preparing shards, according to its metadata.
 type readiness struct {
-	number   int64 // the plan up to which shards are prepared
+	number   int64 // of the plan up to which shards are prepared; none before the first
 	required bool
 	failed   []string
 }
 
-// readinessOf reads a member's metadata. prepares is false if owners do not wait for the member.
+// readinessOf reads a member's metadata. It returns false if owners do not wait for the member.
 func readinessOf(m *core.Member) (r readiness, prepares bool) {
 	words := strings.Fields(m.Meta[readyKey])
 	if len(words) == 0 {
@@ -74,9 +74,9 @@ type preparer struct {
 	at     map[string]*preparation
 	queue  []*preparation
 	busy   int   // workers
-	number int64 // number of the table from which these follow
+	number int64 // of the table that these follow from
 	ready  int64 // number of the plan in the metadata
-	known  bool  // the metadata contain a number
+	known  bool  // the metadata have a number
 }
 
 // preparation is the preparation of one shard. Its context ends when the shard is no longer
@@ -95,8 +95,8 @@ var (
 	errTooLong    = errors.New("the preparation takes longer than Options.PrepareBudget")
 )
 
-// expect updates the preparations to a table. The keys of want are the expected shards. A value is
-// true if an owner holds the shard back until it is prepared.
+// expect updates the preparations to a table. want has the expected shards as keys; a value is true
+// if an owner holds the shard back until it is prepared.
 func (p *preparer) expect(ctx context.Context, number int64, want map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *preparer) expect(ctx context.Context, number int64, want map[string]boo
 			x.ctx, x.end = context.WithCancelCause(ctx)
 			p.at[shard] = x
 			p.queue = append(p.queue, x)
-		} else if x.err != nil && incoming && !x.incoming { // the preparation as a standby failed
+		} else if x.err != nil && incoming && !x.incoming { // it failed as a standby's
 			x.done, x.err = false, nil
 			x.ctx, x.end = context.WithCancelCause(ctx)
 			p.queue = append(p.queue, x)
@@ -190,7 +190,7 @@ func (p *preparer) tell() {
 	p.say(p.number, failed)
 }
 
-// say writes the number of a plan and the failed shards into the metadata. The caller holds p.mu.
+// say writes the number of a plan and the failed shards into the metadata. p.mu is held.
 func (p *preparer) say(number int64, failed []string) {
 	p.ready, p.known = number, true
 	slices.Sort(failed)
@@ -209,7 +209,7 @@ func (p *preparer) say(number int64, failed []string) {
 	}
 }
 
-// begin publishes that this member prepares shards. It runs before the member gets any shards.
+// begin publishes that this member prepares shards, before it gets any.
 func (p *preparer) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +238,7 @@ func (m *Manager) prepare(v *core.View, leave bool) {
 	for i, name := range m.names {
 		k := m.at[i]
 		o, _ := v.Owner(name)
-		if k == None || leave || o.Session == v.Session { // the handler has the shard now
+		if k == None || leave || o.Session == v.Session { // the handler has it now
 			continue
 		}
 		switch v.Session {
@@ -255,8 +255,8 @@ func (m *Manager) prepare(v *core.View, leave bool) {
 	m.prep.expect(m.work, m.known.number, want)
 }
 
-// unready reports whether this member, which owns a shard, still waits before it hands the shard to
-// another member.
+// unready reports whether this member, the owner of a shard, still waits before it hands the shard
+// to another member.
 func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
 	x, _ := v.Member(to)
 	ready, prepares := readinessOf(&x)
@@ -283,8 +283,7 @@ func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
 	return true
 }
 
-// remember records when this member first learned of a plan, and forgets plans for which it no
-// longer waits.
+// remember records when a plan was first known here, and forgets plans that are not waited for.
 func (m *Manager) remember(number int64) {
 	now := time.Since(m.began)
 	if n := len(m.plans); n == 0 || m.plans[n-1].number < number {

@@ -14,30 +14,26 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Quarantine configures when a shard is blamed for the deaths of the processes that own it. For
-// example, a request to the shard may crash each of them. For handlers that return, see
-// Options.Penalty.
+// Quarantine says when a shard counts as killing the processes that own it, for example by a
+// request that crashes each of them. For handlers that return, there is Options.Penalty.
 //
-// A shard is suspected when its owner dies, that is, when a process that holds a lease of the shard
-// ends without a drain. A process that joins again, within a TTL or later, did not die. If Deaths
-// owners die within the time Within, the shard is put into quarantine. No member then claims the
-// shard, and all other shards continue. Views, the board, metrics, the log and the command tenure
-// show the quarantine.
+// A shard is suspected when its owner dies, that is, when a process with a lease of it ends
+// without a drain. A process that joins again, within a TTL or later, did not die. After Deaths
+// such deaths within Within, the shard is in quarantine: no member claims it, and all other
+// shards continue. Views, the board, metrics, the log and the command tenure show the quarantine.
 //
-// A quarantine ends after the time For, or by an operator's rule (control.Release). It also ends
-// when the processes turn out to be alive, or when a member joins with another version in its
-// metadata. After a quarantine, one more death is enough for the next quarantine. Suspicion is
-// recorded in the assigner's log, and survives the assigner. If one more death would put a shard
-// into quarantine, no heir claims the shard, and it waits for a plan. This does not apply if most
-// shards are suspected in this way.
+// A quarantine ends after For, or by an operator's rule (control.Release). It also ends when the
+// processes turn out to be alive, or a member joins with another version in its metadata. After a
+// quarantine, one more death is enough. Suspicion is recorded in the assigner's log, and survives
+// the assigner. If one more death is enough for a shard, no heir claims it. The shard waits for a
+// plan, unless this applies to most shards.
 //
 // If there are few members, more deaths are needed, for example 7 with three members. A shard is
 // not put into quarantine if another shard was present at each death, or if all deaths were on one
-// machine. The shards are not the cause if more than half of all shards are in quarantine or due
-// for it, or more than three and more than a twentieth. All these shards are then freed.
+// machine. The shards are not the cause if more than half of them, or more than three and more than
+// a twentieth, are held or due. All of them are then freed.
 type Quarantine struct {
-	// Deaths is the number of owners that must die within Within. Default 3; if negative, there is
-	// no quarantine.
+	// Deaths is the number of owners that must die within Within. Default 3; below 0: no quarantine.
 	Deaths int `yaml:"deaths"`
 	// Within is the time in which Deaths count. Default 5 min, at least 1 s.
 	Within time.Duration `yaml:"within"`
@@ -74,8 +70,8 @@ func (q Quarantine) resolve() (Quarantine, error) {
 // next reports whether one more death is enough.
 func (q Quarantine) next(s *suspicion) bool { return len(s.Deaths) >= q.Deaths-1 }
 
-// close reports whether one more death may be enough. top is the largest number of deaths of any
-// shard. A shard that kills its owners has about that many.
+// close reports whether one more death may be enough. top is the most deaths of any shard, because
+// a shard that kills has about the most.
 func (q Quarantine) close(s *suspicion, top int) bool { return q.next(s) && 4*len(s.Deaths) >= 3*top }
 
 // top returns the most deaths of any suspect.
@@ -87,8 +83,8 @@ func (t *assignments) top() (n int) {
 }
 
 const (
-	maxDeaths   = 64 // largest number that is kept for a shard
-	maxVersions = 16 // largest number that is kept for a quarantine
+	maxDeaths   = 64 // kept of a shard, at most
+	maxVersions = 16 // kept of a quarantine, at most
 	maxVersion  = 64 // largest size of a version, in bytes
 )
 
@@ -96,18 +92,18 @@ const (
 // assigners' clocks.
 type suspicion struct {
 	Deaths   []int64  // the newest ones, oldest first
-	Of       []uint64 // identities of the members in the last len(Of) deaths
-	Until    int64    // end of the quarantine; 0 if there is no quarantine
-	Versions []string // the members' versions when the quarantine began
+	Of       []uint64 // of the last len(Of) deaths: identity of the member
+	Until    int64    // end of the quarantine; 0: it is in none
+	Versions []string // of the members when it began
 }
 
-// death is the death of a member's process. A process has one identity and dies once.
+// death is the death of a member's process, which has one identity and dies once.
 type death struct {
 	at int64
 	of uint64 // identity; 0: unknown
 }
 
-// key returns the form of a death that is the same for all shards that the member owned.
+// key returns a death that is equal for all shards that the member owned.
 func (d death) key() death {
 	if d.of != 0 {
 		d.at = 0
@@ -115,8 +111,7 @@ func (d death) key() death {
 	return d
 }
 
-// identity returns a hash of a member's process in the upper half, and a hash of its label in the
-// lower half.
+// identity returns hashes of a member's process, in the upper half, and of its label.
 func identity(m *Member) uint64 {
 	return fnv1a(string(mark.Process(m.ID)))<<32 | fnv1a(m.Node)&math.MaxUint32
 }
@@ -154,17 +149,17 @@ func (s *suspicion) held() bool { return s != nil && s.Until > 0 }
 // without reports whether no member had a version when the quarantine began.
 func (s *suspicion) without(version string) bool { return !slices.Contains(s.Versions, version) }
 
-// isolation is the part of a plan that concerns quarantine.
+// isolation is the part of a plan about quarantine.
 type isolation struct {
 	Time     int64   // when the plan was made; 0 if it changes no suspicion
-	Within   int64   // deaths before this time are forgotten
+	Within   int64   // deaths before that are forgotten
 	Late     []int32 // shards whose owner died
-	By       []int32 // by element of Late: slot of the owner
+	By       []int32 // its slot, for each of Late
 	Hold     []int32
 	Until    int64 // end of a quarantine that begins now
 	Versions []string
 	Free     []int32
-	Left     int // largest number of a freed shard's deaths that still count
+	Left     int // largest number of deaths that count of a freed shard
 }
 
 // die records the deaths of shards' owners. A time after the plan's time comes from a wrong
@@ -229,8 +224,8 @@ func (t *assignments) revive() {
 	}
 }
 
-// suspect copies the deaths of a shard's owners to a shard that gets part of its range, if that
-// shard has fewer deaths. The key that kills may be in that part.
+// suspect copies the deaths of a shard's owners to a shard that gets a range of it, if the
+// latter has fewer deaths. The key that kills may be in the range.
 func (t *assignments) suspect(from, to string) {
 	s := t.suspects[from]
 	if s == nil || s.held() || t.suspects[to].held() {
@@ -241,8 +236,8 @@ func (t *assignments) suspect(from, to string) {
 	}
 }
 
-// isolate begins and ends quarantines. A freed shard is on probation: the death of its next owner
-// is enough for another quarantine.
+// isolate begins and ends quarantines. A freed shard is on probation: its next owner's death is
+// enough.
 func (t *assignments) isolate(c *planChange) error {
 	if t.suspects == nil && len(c.Isolation.Hold) > 0 {
 		t.suspects = map[string]*suspicion{}
@@ -338,9 +333,9 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 	return undecided, len(t.suspects)+len(after.suspects) > 0
 }
 
-// due returns the shards that seem to kill their owners. Such a shard has enough of all deaths, the
-// deaths were on more than one machine, and no other shard was present at each of them. Deaths that
-// one shard explains do not count for other shards.
+// due returns the shards that seem to kill their owners. Such a shard has enough of all deaths, on
+// more than one machine, and no other shard was present at each of them. Deaths that one shard
+// explains do not count for the others.
 func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32) {
 	lists, all, explained := map[string][]death{}, map[death]bool{}, map[death]bool{}
 	var names []string
@@ -393,8 +388,8 @@ func machines(list []death) int {
 	return len(labels)
 }
 
-// deaths adds the deaths of the members whose slots a plan frees, for each shard of which they had
-// a lease. If a member's process is a member again, it did not die.
+// deaths adds the deaths of the members whose slots a plan frees, for each shard that they had a
+// lease of. If a member's process is a member again, it did not die.
 func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	living := map[core.SessionID]bool{}
 	for i := range v.Members {
@@ -412,19 +407,19 @@ func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	}
 }
 
-// calm reports whether every member of the table is alive according to a view.
+// calm reports whether every member of the table lives, by a view.
 func (t *assignments) calm(v *core.View) bool {
 	living := map[core.SessionID]bool{"": true}
 	for i := range v.Members {
 		living[v.Members[i].Session] = true
 	}
-	for _, id := range v.Silent { // the member that evicts a silent member sees its own claims first
+	for _, id := range v.Silent { // the member that evicts a silent one sees its own claims first
 		delete(living, id)
 	}
 	return !slices.ContainsFunc(t.members, func(m Member) bool { return !living[m.ID] })
 }
 
-// tellQuarantine logs the quarantines that a plan began or ended.
+// tellQuarantine logs the quarantines that a plan began and ended.
 func tellQuarantine(log *slog.Logger, out *Outcome, t *assignments) {
 	for _, i := range out.change.Isolation.Hold {
 		shard := out.Cluster.Shards[i].Name
@@ -436,20 +431,19 @@ func tellQuarantine(log *slog.Logger, out *Outcome, t *assignments) {
 	}
 }
 
-// widowed reports whether the owner of the i-th shard died. to is the index that the owner now has
-// among the members, or None if it is gone.
+// widowed reports whether the i-th shard's owner died. to is the member that the owner is now, or
+// None if it is gone.
 func (t *assignments) widowed(i int, to int32) bool {
 	o := t.owner[i]
 	return o != None && to == None && !t.members[o].Drain
 }
 
-// few returns the largest number of shards that can be suspected. If more shards would be
-// suspected, the members are the cause.
+// few returns the largest number of suspected shards. Above it, the members are the cause.
 func few(shards int) int { return max(3, shards/20) }
 
-// near reports whether one more death of a shard's owners is enough, after the death that this plan
-// counts. Such a shard is not moved to balance the members, because the assigned member would claim
-// it before the plan that counts the next death.
+// near reports whether one more death of a shard's owners is enough, including the death that this
+// plan counts. Such a shard is not moved to balance the members, because the assigned member would
+// claim it before the plan that counts the next death.
 func (p *planner) near(s *suspicion, died bool, top int) bool {
 	if p.Quarantine.Deaths <= 0 || s == nil && !died {
 		return false
@@ -481,8 +475,8 @@ func (p *planner) versions(v *core.View) (out []string) {
 	return out
 }
 
-// asideOf returns the reason why a shard should have no owner: it is in quarantine, or it belonged
-// to the keyspace and has ended.
+// asideOf returns the reason why a shard should have no owner: it is in quarantine, or it was of
+// the keyspace and has ended.
 func (t *assignments) asideOf(shard string) seam.Aside {
 	if s := t.suspects[shard]; s.held() {
 		return s.aside()

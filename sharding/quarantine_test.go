@@ -81,7 +81,7 @@ func newPoison(w *world, members int, options func(*Options)) *poison {
 	return p
 }
 
-// living returns a member that runs.
+// living is a member that runs.
 func (p *poison) living() *member {
 	for _, m := range p.members {
 		if !m.gone {
@@ -92,13 +92,13 @@ func (p *poison) living() *member {
 	return nil
 }
 
-// A shard that crashes every process that serves it kills three of 50 members. It is then visibly
-// in quarantine. Every other shard always has an owner, except during a takeover.
+// A shard that crashes every process that serves it kills three of 50 members. Then it is held,
+// visibly, and every other shard has an owner all the time, except for a takeover.
 func TestQuarantine(t *testing.T) {
 	members := share.Of(t, "members", 50, 25)
 	bubble(t, func(w *world) {
 		p := newPoison(w, members, func(o *Options) { o.Quarantine.For = 30 * time.Second })
-		var without time.Duration // the longest time of any other shard without an owner
+		var without time.Duration // the longest, of any other shard
 		since := map[string]time.Time{}
 		stop := make(chan struct{})
 		watched := make(chan struct{})
@@ -127,15 +127,14 @@ func TestQuarantine(t *testing.T) {
 		owner := w.owners()[p.shard]
 		for _, m := range w.members {
 			if m.node == owner {
-				m.crash() // the first member that the shard kills, although it has had the shard for a long time
+				m.crash() // the first member that it kills, although it had the shard for long
 			}
 		}
 		dead := 1 + p.crashOwners(20*ttl)
 		close(stop)
 		<-watched
 		v := p.living()
-		// Other shards that all three owners had cannot be distinguished from the shard that killed
-		// them.
+		// Shards that three owners had together cannot be told from the one that killed them.
 		if why := p.aside(v); dead < 3 || dead > 4 || !strings.Contains(why, fmt.Sprint(dead, " of its owners died")) {
 			w.Errorf("%d members died, and the shard is set aside for %q", dead, why)
 		}
@@ -147,13 +146,13 @@ func TestQuarantine(t *testing.T) {
 			w.Errorf("another shard was without an owner for %v", without)
 		}
 		w.Logf("%d of %d members died; the others' shards were without an owner for %v at most", dead, members, without)
-		// The quarantine ends after some time. After that, the death of the first owner is enough.
+		// It ends with time, and then the death of the first owner is enough.
 		time.Sleep(40 * time.Second)
 		if again := p.crashOwners(10 * ttl); again < 1 || again > 2 || p.aside(p.living()) == "" {
 			w.Errorf("%d members died after the quarantine, and the shard is set aside for %q", again, p.aside(p.living()))
 		}
-		// A member without a version, such as the command tenure, does not end the quarantine. A
-		// member of another version gets the shard.
+		// A member without a version, such as the command tenure, ends no quarantine. A member of
+		// another version gets the shard.
 		p.setFatal(false)
 		w.rule(control.Put, control.Rule{Kind: control.Pin, Shards: "orders-000", Node: "n01"})
 		time.Sleep(5 * ttl)
@@ -201,8 +200,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// If every member dies at the same time, or many members die within the window, the shards are not
-// the cause, and no shard is put into quarantine.
+// If every member dies at once, or many within the window, the shards are not the cause: none is
+// held back.
 func TestNoQuarantineOfMany(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newPoison(w, 2, nil)
@@ -233,13 +232,13 @@ func TestNoQuarantineOfMany(t *testing.T) {
 	})
 }
 
-// A member that dies before it has handed over its planned shards counts as their owner, whether or
-// not the other member already has them. After the hand-over, it does not count.
+// A member that dies before it handed over its planned shards counts as the owner that died,
+// whether or not the other member has them already. After the hand-over it does not count.
 func TestDeathBeforeTheHandOver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name           string
-		before, record core.SessionID // of the moved shards, while the member is alive and after it is gone
+		before, record core.SessionID // of the moved shards, when the member lives and when it is gone
 		deaths         int
 	}{
 		{"nobody has claimed it", "a", "a", 1},
@@ -311,9 +310,8 @@ func TestDeathBeforeTheHandOver(t *testing.T) {
 	}
 }
 
-// If one more death is enough for a shard, it is not moved to balance the members. Otherwise, the
-// assigned member would claim the shard after its owner's death, before the plan that counts that
-// death.
+// If one more death is enough for a shard, it is not moved to balance the members. The assigned
+// member would claim it when its owner is dead, before the plan that counts that death.
 func TestNoMoveNearQuarantine(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
@@ -342,7 +340,7 @@ func TestNoMoveNearQuarantine(t *testing.T) {
 	}
 }
 
-// A shard whose owner is gone is also not moved if that death brings it close to quarantine.
+// The same applies to a shard whose owner is gone, if that death makes it so.
 func TestNoMoveOfAnOrphanNearQuarantine(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
@@ -419,7 +417,7 @@ func TestFreeAfterManyDeaths(t *testing.T) {
 }
 
 // The key that kills may be in any of the ranges of a split shard, or in the range of a merge. Each
-// of these shards therefore gets the deaths.
+// of these shards has the deaths.
 func TestDeathsFollowTheRange(t *testing.T) {
 	t.Parallel()
 	base := &planChange{Number: 1, Base: true, Keys: Keyspace{Name: "k", Shards: 3}, Next: 3}
@@ -454,7 +452,7 @@ func TestDeathsFollowTheRange(t *testing.T) {
 }
 
 // In a crash loop of all members the deaths of shards differ by one or two, which proves nothing
-// about the shards. Unlike all others, a shard that was present at most of the deaths stands out.
+// about the shards. A shard that was there at most of the deaths, unlike all others, stands out.
 func TestStandsOut(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
@@ -464,9 +462,9 @@ func TestStandsOut(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name          string
-		most, without int // deaths that the shard has, and deaths that only other shards have
+		most, without int // deaths that it has, and that only others have
 		node          string
-		second        int // shards that also have all of its deaths
+		second        int // shards that have all of its deaths, too
 		held          bool
 	}{
 		{"one more than the others", 4, 0, "", 0, false},

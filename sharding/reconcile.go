@@ -20,13 +20,13 @@ const (
 	handOver             // to the successor
 )
 
-// A situation contains everything on which the step for one shard depends.
+// A situation is everything that decides the step for one shard.
 type situation struct {
 	contended bool            // the elector contends for it
-	state     core.LeaseState // the state of this member's lease; empty without a lease
+	state     core.LeaseState // of this member's lease; empty without a lease
 	leave     bool            // this member must be emptied
-	alone     bool            // no other member takes this member's shards
-	successor core.SessionID  // the successor of a lease that can be handed over; otherwise empty
+	alone     bool            // and no other member takes its shards
+	successor core.SessionID  // of a lease that can be handed over; empty without one
 }
 
 func (s situation) step() step {
@@ -56,11 +56,12 @@ func (s situation) yields() bool {
 type steps struct {
 	contend, withdraw []string
 	handOver          map[core.SessionID][]int
-	left              int // leases that must be given away before this member is empty
+	left              int // leases still to be given away before this member is empty
 }
 
 // reconcile carries out the table and the view. It reports whether this member is leaving and has
-// nothing left. It decides only by the current state, so missed intermediate states do not matter.
+// nothing left. It decides from the current state alone, so missed intermediate states do not
+// matter.
 func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	m.mu.Lock()
 	table, leave := m.table, m.drained
@@ -87,7 +88,7 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	if err := m.carryOut(todo, leave); err != nil || !leave {
 		return false, err
 	}
-	// Until the withdrawal, this member may be granted a shard without this view showing it.
+	// Until it is withdrawn, a shard may be granted that this view does not show.
 	if len(todo.withdraw) > 0 {
 		signal(m.wake)
 		return false, nil
@@ -102,7 +103,7 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 // steps decides the step for every shard.
 func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 	todo := &steps{handOver: map[core.SessionID][]int{}}
-	leases := v.Leases // sorted, like the names
+	leases := v.Leases // sorted, as the names are
 	for i, name := range m.names {
 		for len(leases) > 0 && cmp.Compare(string(leases[0].Fence.Shard), name) < 0 {
 			leases = leases[1:]
@@ -138,9 +139,9 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 	return todo
 }
 
-// waits reports whether this member must not own a shard before a plan gives it the shard. This is
-// so if the shard is in quarantine, or if the death of its next owner would put it into quarantine.
-// In the latter case, an heir would be the next owner to die.
+// waits reports whether this member must not own a shard before a plan gives it the shard. The
+// shard is in quarantine, or its next owner's death would put it there. In the latter case, an
+// heir would be the first to die.
 func (m *Manager) waits(v *core.View, i int) bool {
 	s := m.suspects[i]
 	if s == nil || m.o.Quarantine.Deaths < 0 {
@@ -158,8 +159,8 @@ func (m *Manager) carryOut(todo *steps, leave bool) error {
 			return err
 		}
 	}
-	// This follows the contention for shards, because the first contention makes the member join,
-	// and a visible member may get a shard immediately.
+	// This comes after the shards, because the first contention joins, and a visible member may
+	// get a shard immediately.
 	if err := m.standForAssigner(!leave && !m.blind.Load() && time.Now().UnixNano() >= m.refused.Load()); err != nil {
 		return err
 	}
@@ -172,12 +173,12 @@ func (m *Manager) carryOut(todo *steps, leave bool) error {
 		}
 		if err := m.e.HandOver(asked, to, names...); errors.Is(err, core.ErrInvalid) {
 			for _, i := range list {
-				m.contended[i] = true // the view was old, and the successor is now this process
+				m.contended[i] = true // the view was old: the successor is this process now
 			}
 		}
 	}
 	if len(todo.withdraw) > 0 {
-		_ = m.e.Withdraw(asked, todo.withdraw...) // fails only because the call does not wait
+		_ = m.e.Withdraw(asked, todo.withdraw...) // fails only because it does not wait
 	}
 	return nil
 }
@@ -195,8 +196,8 @@ func (m *Manager) noteEmptied() {
 	}
 }
 
-// successor returns the member that is to get a shard of this member. It returns "" if there is no
-// such member, or while that member still prepares the shard.
+// successor returns the member that gets a shard of this member. It returns "" if no member
+// does, or while that member still prepares the shard.
 func (m *Manager) successor(v *core.View, i int, leave, alone bool) (to core.SessionID, prepares bool) {
 	k := m.at[i]
 	if k == None {

@@ -12,14 +12,14 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Repair is for tools. If the plans of a keyspace cannot be understood, Repair rebuilds them from
-// the notes of the keyspace's shards. Ranges and owners do not change. If write contains the
-// options of a member, Repair replaces the plans under the lease of the assigner's shard, which is
-// not granted while another member plans. If write is nil, Repair only reads.
+// Repair is for tools. It rebuilds the plans of a keyspace from the notes of its shards, if the
+// plans cannot be understood. Ranges and owners do not change. With the options of a member, Repair
+// replaces the plans under the lease of the assigner's shard, which is not granted while a member
+// plans. With nil, it only reads.
 //
 // If the plans can be understood, or a member of a newer version is alive, the error matches
-// core.ErrConflict. If the notes do not divide the keyspace completely, the error matches
-// core.ErrInvalid and names the shards.
+// core.ErrConflict. If the notes do not divide the keyspace, it matches core.ErrInvalid and names
+// the shards.
 func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options) (m *Map, err error) {
 	if write == nil {
 		_, _, m, err = rebuild(ctx, b, k)
@@ -49,7 +49,7 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// A member that understands the plans may currently be giving ranges to others.
+	// A member that understands the plans may be giving ranges.
 	newer := slices.ContainsFunc(v.Members, func(x core.Member) bool { return formOf(&x) > formVersion })
 	switch {
 	case !newer && j.gap == nil && j.table.keys.Name == "":
@@ -75,7 +75,7 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 			return nil, nil, nil, err
 		}
 	}
-	t := j.table // made of the plans before the first one that is not understood; they show how the keyspace began
+	t := j.table // from the plans before the first that is not understood, which show how the keyspace began
 	c := &planChange{Number: max(int64(j.after), t.number), Base: true, Keys: k, Next: t.next}
 	if t.keys.Name != "" {
 		c.Keys = t.keys
@@ -92,8 +92,9 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 	return j, c, t.ranged(), nil
 }
 
-// gather fills in a base from the notes of the shards that have a record. If a shard has no note,
-// the zero note applies. certain reports whether the number of shards at the beginning is known.
+// gather fills in a base from the notes of the shards that have a record. A shard without a note
+// counts as having the zero note. certain reports whether the number of shards at the beginning is
+// known.
 func (c *planChange) gather(notes map[int]note, certain bool) error {
 	k, has, ends := c.Keys, map[int]Range{}, map[int]bool{}
 	for i := range k.Shards {
@@ -127,14 +128,14 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 	return c.divides()
 }
 
-// reopen adds those gifts of the i-th shard that were not taken to the takers' ranges in has. It
-// reports whether there are such gifts.
+// reopen adds the gifts of the i-th shard that were not taken to the takers' ranges in has. It
+// reports whether there are any.
 func (c *planChange) reopen(i int, notes map[int]note, has map[int]Range) (open bool, err error) {
 	k, n, t := c.Keys, notes[i], assignments{changes: c.Changes}
 	for _, g := range n.Gave {
 		to, err := k.index(g.Shard)
 		if x := notes[to]; err == nil && (x.Map > n.Map || x.Map == n.Map && x.Refused == "") {
-			continue // the gift was taken
+			continue // it was taken
 		}
 		r, ok := has[to]
 		if !ok {

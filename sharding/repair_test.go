@@ -19,7 +19,7 @@ import (
 var ordersTwo = Keyspace{Name: "orders", Shards: 2}
 
 // TestRepair: if no member understands the plans, the notes of the shards give the former map.
-// Members continue with this map. Ranges and owners stay the same, and ranges are split again.
+// Members continue with it: their ranges and owners stay, and they are split again.
 func TestRepair(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -42,7 +42,7 @@ func TestRepair(t *testing.T) {
 		}
 		refused(w, a.b, ordersTwo, core.ErrConflict, "understood")
 		foreign(w, []byte{formVersion + 1, 9}, false)
-		foreign(w, []byte{formVersion, 9, 0, 2, 1}, false) // as a killed repair leaves the log
+		foreign(w, []byte{formVersion, 9, 0, 2, 1}, false) // as a repair that was killed leaves the log
 		b := formed(w, "b", d, &s, false)
 		time.Sleep(5 * ttl)
 
@@ -80,8 +80,8 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// TestRepairBetweenSteps: when the plans were lost, a range was given but not yet taken. After the
-// repair, it is taken, both by new members and by the members that gave ranges.
+// TestRepairBetweenSteps: a range that was given, and not taken when the plans were lost, is taken
+// after the repair, by members that began after it, and by those that gave.
 func TestRepairBetweenSteps(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -130,7 +130,7 @@ func TestRepairBetweenSteps(t *testing.T) {
 	}
 }
 
-// refused checks that Repair repairs nothing, and checks the reason.
+// refused checks that nothing is repaired, and the reason.
 func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) {
 	w.Helper()
 	m, err := Repair(w.Context(), b, k, nil)
@@ -145,7 +145,7 @@ func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) 
 	}
 }
 
-// TestRepairDamagedNote: the error names a note that cannot be decoded or that has a later version.
+// TestRepairDamagedNote: the error names a note that cannot be decoded, or is of a later version.
 func TestRepairDamagedNote(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -191,8 +191,8 @@ func TestRepairDamagedNote(t *testing.T) {
 	})
 }
 
-// TestGather: gather rebuilds the map from the notes of random plans, at any time between their
-// steps. If any note is missing or changed, gather fails or finds another map that divides the
+// TestGather: from the notes of random plans, at any moment between their steps, the map is
+// rebuilt. With any note missing or changed, gather fails, or finds another map that divides the
 // keyspace.
 func TestGather(t *testing.T) {
 	t.Parallel()
@@ -282,7 +282,7 @@ func TestGather(t *testing.T) {
 			for i, name := range table.names {
 				want := table.ranges[i]
 				c := table.change(name)
-				if c != nil && !given(c) { // the change did not happen
+				if c != nil && !given(c) { // it did not happen
 					want = c.before(name, want)
 				}
 				at, ok := indexOf(rebuilt, name)
@@ -300,7 +300,7 @@ func TestGather(t *testing.T) {
 
 func indexed(t *assignments, shard string) int { i, _ := indexOf(t, shard); return i }
 
-// spoil changes one note. The result must be refused or divide the keyspace.
+// spoil changes one note. The result is refused, or divides the keyspace.
 func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	t.Helper()
 	bad := map[int]note{}
@@ -340,8 +340,8 @@ func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	}
 }
 
-// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have again yet,
-// is not lost. The range stays given until the next plan returns it.
+// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have back yet,
+// is not lost. It stays given until the next plan returns it.
 func TestRepairOfARefusal(t *testing.T) {
 	t.Parallel()
 	k := Keyspace{Name: "k", Shards: 1}

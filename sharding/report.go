@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// report is a member's load, in the form that the assigner reads.
+// report is a member's load, written for the assigner.
 type report struct {
 	Session  core.SessionID
 	Capacity float64
@@ -30,9 +30,9 @@ type shardReport struct {
 	Parts []Part
 }
 
-// A report consists of one byte of version, the session, the capacity, and the shards by name. A
-// name omits the prefix that it shares with the preceding name. Each load of a part is a byte, in
-// proportion to the highest load of the shard's parts. The sum of these loads is the shard's rate.
+// The form of a report: one byte of version, the session, the capacity, and the shards by name. A
+// name omits the prefix that it shares with the name before. Loads of parts are bytes, in
+// proportion to the shard's highest; their sum is the shard's rate.
 const (
 	reportVersion = 1
 	maxReportName = 128
@@ -41,9 +41,9 @@ const (
 
 var errReport = errors.New("sharding: not a report of load")
 
-// encode returns the report in at most limit bytes. If the report is too long, encode omits first
-// the parts of the shards with the least load, and then these shards. Every report has the session
-// and the capacity, which take at most 72 bytes.
+// encode returns the report in at most limit bytes. If it is too long, encode omits the parts of
+// the shards with the least load first, then these shards. Every report has the session and the
+// capacity, at most 72 bytes.
 func (r *report) encode(limit int) []byte {
 	head := appendString([]byte{reportVersion}, string(r.Session))
 	head = appendLoad(head, r.Capacity)
@@ -62,7 +62,7 @@ func (r *report) encode(limit int) []byte {
 	}
 	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.Name, b.Name) })
 	n := len(items)
-	// omitting omits the parts of count shards. If count is above n, it also omits shards.
+	// omitting omits the parts of count shards and, above n, also the shards.
 	omitting := func(count int) []byte {
 		b := binary.AppendUvarint(slices.Clone(head), uint64(n-max(0, count-n)))
 		last := ""
@@ -105,9 +105,9 @@ func (p Part) isHot(rate float64) bool {
 	return p.Range.To == p.Range.From+1 && p.Load > leastHot*rate
 }
 
-// appendParts appends one byte: 0 if there are no parts, and otherwise 1 plus the number of hot
-// keys. The ends of the range follow, with their bits reversed, because the last bits are mostly 0.
-// Then follow the loads of the range's parts and the hot keys.
+// appendParts appends one byte: 0 if there are no parts, or else 1 plus the number of hot keys.
+// Then come the ends of the range with their bits reversed, since the last bits are mostly 0. The
+// loads of its parts and the hot keys follow.
 func (s *shardReport) appendParts(b []byte) []byte {
 	if len(s.Parts) == 0 || !(float32(s.Rate) > 0) {
 		return append(b, 0)
@@ -186,8 +186,7 @@ func readLoad(in *reader) float64 {
 	return x
 }
 
-// readParts reads the parts of a shard. It divides the rate among the parts in proportion to their
-// bytes.
+// readParts reads the parts of a shard. It divides the rate in proportion to their bytes.
 func readParts(in *reader, rate float64) []Part {
 	n := int(in.byte()) - 1
 	if n < 0 {
@@ -236,8 +235,8 @@ func (r *report) total() float64 {
 	return sum
 }
 
-// differs reports whether the assigner needs this report. last is the last report that was written,
-// or nil. A member that has no load, and had none before, writes nothing.
+// differs reports whether the assigner needs this report after the last one that was written, or
+// nil. Members that have no load, and had none before, write nothing.
 func (r *report) differs(last *report) bool {
 	if last == nil {
 		last = &report{}

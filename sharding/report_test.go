@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// loadedReport returns a report with shards of a keyspace with equal ranges, some of them with hot
-// keys. The shards are in the order of load, the highest last.
+// loadedReport has shards of a keyspace with equal ranges, some of them with hot keys, in order of
+// load, the highest last.
 func loadedReport(rng *rand.Rand, shards int, parts bool) *report {
 	r := &report{Session: "s0123456789abcdef0123456789abcdef", Capacity: 5000}
 	width := math.MaxUint64/uint64(max(shards, 1)) + 1
@@ -47,8 +47,7 @@ func loadedReport(rng *rand.Rand, shards int, parts bool) *report {
 	return r
 }
 
-// Decoded reports have rates that are accurate to seven digits, and parts that are accurate to a
-// byte.
+// Decoded reports have rates to seven digits, and parts to a byte.
 func TestReportsArrive(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{0, 1, 3, 200} {
@@ -84,15 +83,15 @@ func TestReportsArrive(t *testing.T) {
 	}
 }
 
-// A decoded report has the parts of the meter, with the hot keys that the meter found.
+// A decoded report has a meter's parts, with the hot keys that it found.
 func TestMetersParts(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{1 << 62, 0}, meterStart)
 	rng := rand.New(rand.NewPCG(3, 3))
 	for range 3000 {
 		m.add(1<<62+rng.Uint64N(3<<62), 1)
-		m.add(math.MaxUint64, 1) // the last of all hashes
-		m.add(1<<62, 0.5)        // the first hash of the range
+		m.add(math.MaxUint64, 1) // the last hash of all
+		m.add(1<<62, 0.5)        // the first of the range
 	}
 	rate, parts := m.read(meterStart.Add(time.Second))
 	checkParts(t, Range{1 << 62, 0}, rate, parts)
@@ -144,8 +143,8 @@ func TestReportsOfGarbage(t *testing.T) {
 	}
 }
 
-// A report that would be too long omits parts of the shards with the least load, and contains
-// everything that fits.
+// A report that would be too long omits parts of the shards with the least load, and has all that
+// fits.
 func TestReportsKeepToTheirLimit(t *testing.T) {
 	t.Parallel()
 	r := loadedReport(rand.New(rand.NewPCG(4, 4)), 30, true)
@@ -161,7 +160,7 @@ func TestReportsKeepToTheirLimit(t *testing.T) {
 			t.Fatalf("%d bytes, the limit is %d", len(b), limit)
 		}
 		with := 0
-		for i, s := range got.Shards { // the last names have the most load
+		for i, s := range got.Shards { // the last of the names have the most load
 			if s.Name != r.Shards[30-len(got.Shards)+i].Name {
 				t.Fatalf("limit %d: shard %d is %s", limit, i, s.Name)
 			}
@@ -181,7 +180,7 @@ func TestReportsKeepToTheirLimit(t *testing.T) {
 	}
 }
 
-// 2,000 shards fit into an item, with the parts of the shards with the most load.
+// 2,000 shards fit in an item, with the parts of the most loaded ones.
 func TestReportSize(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -256,8 +255,8 @@ func TestDecodeReportChecksBounds(t *testing.T) {
 	}
 }
 
-// FuzzReport: any bytes are either an error, or a report that an assigner can use and a member can
-// write again.
+// FuzzReport: any bytes are an error, or a report that an assigner can use and a member can write
+// again.
 //
 //	go test ./sharding -run '^$' -fuzz FuzzReport
 func FuzzReport(f *testing.F) {

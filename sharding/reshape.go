@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// ranged reports whether a shard has a range. The zero Range is a whole keyspace, so a shard with
-// this range needs Parts to count as ranged.
+// ranged reports whether a shard has a range. The zero Range is a whole keyspace; a shard with it
+// needs Parts to count as ranged.
 func (s *Shard) ranged() bool { return !s.Range.Empty() && (s.Range != (Range{}) || s.Parts != nil) }
 
 // one reports whether a range is one hash wide.
@@ -18,7 +18,7 @@ func (r Range) one() bool { return r.To-r.From == 1 }
 func (s *Shard) divisible() bool { return s.ranged() && !s.Range.one() }
 
 // indivisible returns the largest part of a shard's load that cannot be split: its hottest key, or
-// the whole load.
+// all.
 func (s *Shard) indivisible(load float64) float64 {
 	if !s.divisible() {
 		return load
@@ -49,13 +49,13 @@ func (s *Shard) within(r Range) float64 {
 	return load
 }
 
-// wish records that a member above High has no range that is small enough to give away.
+// wish records that a member above High has no range to give that is small enough.
 func (l *loads) wish(m int32, size float64) {
 	// Ranges that are so small that they would be merged again are useless.
 	size = max(size, l.a.SplitAbove*l.unit/4)
 	for _, s := range l.lists[m] {
 		if l.shard[s] <= size && l.shard[s] >= size/4 {
-			return // the range moves as soon as the budget allows
+			return // it moves as soon as the budget allows
 		}
 	}
 	l.wishes = append(l.wishes, wish{m, size})
@@ -67,14 +67,14 @@ func (l *loads) changeable(s int32) bool {
 	return x.ranged() && !x.Busy && x.Owner != None && l.d.owner[s] == x.Owner && x.told() && !l.d.rules.names(s)
 }
 
-// A splitting is a range that is to be split into ranges with a load of at most size.
+// A splitting is a range to split into ranges of at most size load.
 type splitting struct {
 	shard int32
 	size  float64
 }
 
-// split divides hot ranges, and the largest range of each member that needs smaller ranges. While
-// there are too few ranges, it divides the range with the most load.
+// split divides hot ranges, and the largest range of each member that needs smaller ones. While
+// there are too few ranges, it divides the largest of all.
 func (l *loads) split(p *Plan) {
 	var list []splitting
 	few, largest := l.ranges < l.a.MinShards, map[int32]int32{}
@@ -124,8 +124,8 @@ func (l *loads) split(p *Plan) {
 	}
 }
 
-// cuts returns at most most hashes that divide a range into ranges with a load of at most size.
-// Each key with that much load gets its own range.
+// cuts returns hashes, no more than most, that divide a range into ranges of at most size load.
+// Each key with as much load gets its own range.
 func (s *Shard) cuts(size float64, most int) []uint64 {
 	for ; ; size *= 1.3 {
 		var at []uint64
@@ -158,7 +158,7 @@ func (s *Shard) cuts(size float64, most int) []uint64 {
 	}
 }
 
-// merge joins cold neighbouring ranges, a few in each plan.
+// merge joins cold neighbours, a few in one plan.
 func (l *loads) merge(p *Plan) {
 	if l.ranges <= l.a.MinShards {
 		return
@@ -172,7 +172,7 @@ func (l *loads) merge(p *Plan) {
 	shard := func(s int32) *Shard { return &l.d.c.Shards[s] }
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(shard(a).Range.From, shard(b).Range.From) })
 	left := min(max(1, len(order)/50), l.ranges-l.a.MinShards)
-	for _, same := range []bool{true, false} { // first ranges of one owner, because merging them moves no load
+	for _, same := range []bool{true, false} { // of one owner first, since that moves nothing
 		for i := 1; i < len(order); i++ {
 			from, to := order[i-1], order[i]
 			if shard(from).Range.To != shard(to).Range.From || same != (shard(from).Owner == shard(to).Owner) || !l.cold(from, to) {
@@ -199,9 +199,9 @@ func (l *loads) merge(p *Plan) {
 	}
 }
 
-// cold reports whether two neighbours should become one range. This is so if both have little load,
-// or if one has almost none and the merged range would be far from being split. Above MaxShards, it
-// is enough that the merged range would be far from being split.
+// cold reports whether two neighbours should become one range: both have little load, or one has
+// almost none and the other is far from being split. Above MaxShards, the second condition alone
+// is enough.
 func (l *loads) cold(a, b int32) bool {
 	if l.touched[a] || l.touched[b] || !l.changeable(a) || !l.changeable(b) || l.d.c.Shards[a].Fixed || l.d.c.Shards[b].Fixed {
 		return false

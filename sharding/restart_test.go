@@ -24,8 +24,8 @@ var (
 	restartRounds = flag.Int("restart.rounds", 1, "how often all members are restarted")
 )
 
-// fleet is an application with many shards. Its writers append numbered entries to random shards
-// that they own.
+// fleet is an application with many shards. Its writers append numbered entries to shards that they
+// own, at random.
 type fleet struct {
 	t      *testing.T
 	open   func() (core.Backend, error)
@@ -34,9 +34,9 @@ type fleet struct {
 
 	mu     sync.Mutex
 	grants map[string]int
-	free   map[string]time.Time // since when no process runs the shard's handler
+	free   map[string]time.Time // since when nobody runs the shard's handler
 	gaps   []time.Duration      // of planned moves
-	acked  map[uint64]string    // shards of the acknowledged entries
+	acked  map[uint64]string    // entries acknowledged: their shard
 	next   uint64
 	timed  bool
 }
@@ -99,7 +99,7 @@ func (x *boat) serve(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// write appends to some of the boat's own shards at a time, until ctx ends.
+// write appends to some of the own shards at a time, until ctx ends.
 func (x *boat) write(ctx context.Context) {
 	for pause(ctx, 10*time.Millisecond) {
 		var some []*core.Lease
@@ -164,8 +164,8 @@ func (f *fleet) settled(boats []*boat) {
 }
 
 // TestRollingRestart restarts five members with many shards one by one under load. No entry is lost
-// or doubled (W2), and no shard moves more than twice per round. The test uses fake time, because a
-// shard moves more often if plans are made faster than a slow machine carries them out.
+// or doubled (W2), and no shard moves more than twice a round. Its time is fake, because plans that
+// come faster than a slow machine carries them out move a shard more often.
 //
 //	go test ./sharding -run TestRollingRestart -v -args -restart.shards 10000 -restart.rounds 3
 func TestRollingRestart(t *testing.T) {

@@ -17,16 +17,15 @@ type Route struct {
 	Token   core.Token // to send with the request; an owner with another token refuses it
 	Node    string
 	Meta    map[string]string // of the owner, such as its address; do not modify it
-	Self    bool              // this process owns the shard
+	Self    bool              // this process owns it
 }
 
-// ErrNoOwner means no living member currently owns the shard. Nothing was done, and the caller may
-// try again shortly.
+// ErrNoOwner: no living member currently owns the shard, and nothing was done. Try again shortly.
 var ErrNoOwner error = errtext.NotApplied("shard has no owner at present")
 
-// Router finds the owner of a shard from this process's view, without I/O. An answer may be out of
-// date. This is harmless, because the fence decides. The process need not own any shard: an Elector
-// that contends for no shard only observes. All methods are safe for concurrent use.
+// Router finds the owner of a shard, from this process's view and without I/O. An answer may be out
+// of date. That is harmless, because the owner's fence decides. The process need not own anything:
+// an Elector that contends for nothing only observes. All methods are safe for concurrent use.
 type Router struct {
 	e *core.Elector
 	m *Manager
@@ -37,12 +36,12 @@ type Router struct {
 	members map[core.SessionID]*core.Member
 }
 
-// routeAge is the age up to which a view is used again, because making a view takes milliseconds if
-// there are very many shards.
+// routeAge is the age up to which a view is used again, because making one takes milliseconds with
+// very many shards.
 const routeAge = 5 * time.Millisecond
 
-// NewRouter returns a Router that uses an Elector and the Manager of the same process. The Manager
-// knows the map of the keyspace's ranges. If m is nil, the Router routes only by shard.
+// NewRouter returns a Router on an Elector and the Manager of the same process, which knows the
+// map of the keyspace's ranges. Without a Manager, it routes by shard only.
 func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	if e == nil {
 		return nil, fmt.Errorf("tenure: %w: the elector is nil", core.ErrInvalid)
@@ -65,10 +64,9 @@ func route(v *core.View, members map[core.SessionID]*core.Member, shard string) 
 	return Route{Shard: shard, Session: o.Session, Token: o.Token, Node: m.Node, Meta: m.Meta, Self: o.Session == v.Session}, nil
 }
 
-// OwnerOfKey returns the destination of requests for a key, which is the owner of the key's shard.
-// While the key's range is moving to that shard, the owner refuses the key with ErrMoved, and the
-// caller should try again shortly. While the map of ranges is unknown, the error matches
-// ErrNoOwner.
+// OwnerOfKey returns the destination of requests for a key, which is the owner of its shard. While
+// the range is moving to that shard, the owner refuses the key with ErrMoved. Try again shortly.
+// While the map of ranges is unknown, the error matches ErrNoOwner.
 func (r *Router) OwnerOfKey(key string) (Route, error) {
 	shard, err := r.Shard(key)
 	if err != nil {
@@ -77,8 +75,8 @@ func (r *Router) OwnerOfKey(key string) (Route, error) {
 	return r.Owner(shard)
 }
 
-// Shard returns the shard of a key according to the map of ranges that this process knows. It
-// returns the same errors as OwnerOfKey.
+// Shard returns the shard of a key according to the map of ranges that is known here. Its errors
+// are those of OwnerOfKey.
 func (r *Router) Shard(key string) (string, error) {
 	m := r.Map()
 	switch {
@@ -90,8 +88,8 @@ func (r *Router) Shard(key string) (string, error) {
 	return "", fmt.Errorf("tenure: the map of ranges is not known yet: %w", ErrNoOwner)
 }
 
-// Map returns the Manager's map of ranges, or nil if the map is not known yet or there is no
-// keyspace.
+// Map returns the Manager's map of ranges. If it is not known yet, or there is no keyspace, Map
+// returns nil.
 func (r *Router) Map() *Map {
 	if r.m == nil {
 		return nil
@@ -129,8 +127,8 @@ type Changes struct {
 func (r *Router) Changes() *Changes { return &Changes{r: r} }
 
 // Next waits for owners to change and returns the changed shards with their current owners. If a
-// shard has no owner, Session is empty. Next merges intermediate changes, but never omits a changed
-// shard, however slow the caller is. The error is that of ctx, or matches core.ErrStopped.
+// shard has no owner, Session is empty. Intermediate changes are merged. However slow the caller
+// is, no change is lost. The error is that of ctx, or matches core.ErrStopped.
 func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 	for {
 		v, err := c.r.e.WaitView(ctx, c.last)
@@ -147,14 +145,14 @@ func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 		if c.last != nil {
 			old = c.last.Shards
 		}
-		vanished := func(to string) { // a free lock has no record; if to is "", all are meant
+		vanished := func(to string) { // a free lock has no record; to: "" for all
 			for ; len(old) > 0 && (to == "" || old[0].Shard < to); old = old[1:] {
 				if old[0].Session != "" {
 					out = append(out, Route{Shard: old[0].Shard, Token: old[0].Token})
 				}
 			}
 		}
-		for _, o := range v.Shards { // both are sorted by name
+		for _, o := range v.Shards { // both by name
 			vanished(o.Shard)
 			if len(old) > 0 && old[0].Shard == o.Shard {
 				was := old[0]

@@ -12,26 +12,25 @@ import (
 )
 
 // Rules restrict ownership. They take precedence over balance. Like the plan, they are advice.
-// Until the plan is carried out, and while there is no assigner, a member may own a shard in
-// violation of a rule. If the rules leave no living member for a shard, they do not apply to the
-// shard, because no shard is left without an owner (W1).
+// Until the plan is carried out, and while there is no assigner, a member may own a shard against a
+// rule. If the rules leave no living member for a shard, they do not apply to it: no shard is left
+// without an owner (W1).
 //
 // Shards are named exactly, or by a prefix that ends in "*".
 type Rules struct {
 	Drain   []string            `json:"drain,omitempty" yaml:"drain,omitempty"`     // nodes that must own nothing
 	Pin     map[string]string   `json:"pin,omitempty" yaml:"pin,omitempty"`         // shards to the node that must own them while it lives
 	Exclude map[string][]string `json:"exclude,omitempty" yaml:"exclude,omitempty"` // shards to nodes that must not own them
-	// Spread, if not empty, is a separator such as ".". Shards whose names agree up to the last
-	// separator form a group. Each group is spread evenly over the members' zones.
+	// Spread, if not empty, is a separator such as ".". Shards whose names agree up to its last
+	// occurrence are a group, which is spread evenly over the members' zones.
 	Spread string `json:"spread,omitempty" yaml:"spread,omitempty"`
-	// Prefer maps shards to the zone that should have them. The zone gets these shards up to its
-	// members' shares or, if these are known and larger, up to its members' capacities without the
-	// reserve. The zone's other shards make room. Plan.Elsewhere lists the shards that are in
-	// another zone.
+	// Prefer maps shards to the zone that should have them. The zone gets them up to its members'
+	// shares, or their capacities without the reserve if these are known and larger. The zone's
+	// other shards make room. Plan.Elsewhere lists the shards that are in another zone.
 	Prefer map[string]string `json:"prefer,omitempty" yaml:"prefer,omitempty"`
 }
 
-// check returns an error if a rule contains a shard name that no shard can have.
+// check returns an error if a rule names a shard by a name that no shard can have.
 func (r Rules) check() error {
 	for name, shards := range map[string]iter.Seq[string]{"Pin": maps.Keys(r.Pin), "Exclude": maps.Keys(r.Exclude), "Prefer": maps.Keys(r.Prefer)} {
 		for shard := range shards {
@@ -46,7 +45,7 @@ func (r Rules) check() error {
 // compiled are rules prepared for one Cluster. A nil compiled has no rules.
 type compiled struct {
 	d       *draft
-	pin     map[int32]string   // only to nodes that are alive and may own shards
+	pin     map[int32]string   // only to nodes that live and may own shards
 	exclude map[int32][]string // only if another node is left
 	group   []int32            // by shard, None for a shard without a group; nil without Spread
 	zone    []int32            // by member
@@ -94,8 +93,7 @@ func (r Rules) compile(d *draft) *compiled {
 	return k
 }
 
-// lookUp returns the entry for a shard: the shard's own entry or, if it has none, the entry of the
-// longest prefix.
+// lookUp returns the entry for a shard: its own, or that of the longest prefix.
 func lookUp[T any](of map[string]T, name string) (v T, ok bool) {
 	if v, ok = of[name]; ok {
 		return v, true
@@ -151,8 +149,8 @@ func (k *compiled) count(s, m, by int32) {
 func (k *compiled) gave(s, m int32) { k.count(s, m, 1) }
 func (k *compiled) took(s, m int32) { k.count(s, m, -1) }
 
-// expel puts shards into the pool that their owners may not have. If a group has too many shards in
-// one zone, expel removes the shards that arrived last.
+// expel puts the shards that their owners may not have into the pool. If a group has too many
+// shards in one zone, those that arrived last are removed.
 func (k *compiled) expel(d *draft) {
 	if k == nil {
 		return
@@ -173,7 +171,7 @@ func (k *compiled) expel(d *draft) {
 	}
 }
 
-// How strictly the rules apply.
+// How strictly rules apply.
 const (
 	strictly = iota
 	notThere // without Prefer
@@ -202,7 +200,7 @@ func (k *compiled) allows(s, m int32, how int) bool {
 	return k.in[g*k.zones+k.zone[m]] < k.most[g]
 }
 
-// The costs of members that are the last resort, or impossible.
+// Costs of members that are the last resort, or impossible.
 const (
 	rarely = math.MaxFloat64 / 2
 	never  = math.MaxFloat64
@@ -211,15 +209,15 @@ const (
 // bound reports whether a shard's preference of a zone is kept.
 func (k *compiled) bound(s int32) bool { return k.prefer != nil && k.granted[s] }
 
-// names reports whether a rule names this one shard. Such a shard is neither split nor merged,
+// names reports whether a rule is about one shard. Such a shard is neither split nor merged,
 // because the rule would not apply to the resulting shards.
 func (k *compiled) names(s int32) bool {
 	return k != nil && (k.pin[s] != "" || k.exclude[s] != nil)
 }
 
-// grant decides which preferences of zones are kept, while there is room. Shards that are already
-// in their preferred zone come first. These shards may take a little more room, so that they do not
-// move back and forth.
+// grant decides which preferences of zones are kept, while there is room. Those of shards already
+// in their zone come first. These shards may take a little more room, so that none moves to and
+// fro.
 func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, more float64) {
 	k := d.rules
 	if k == nil || k.prefer == nil || d.c.Frozen {
@@ -255,7 +253,7 @@ func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, mo
 	}
 }
 
-// held reports whether a shard must not currently move to balance the members.
+// held reports whether a shard must not move now to balance the members.
 func (s *Shard) held() bool { return s.Fixed || s.Busy }
 
 // best returns the member that may own a shard at the least cost, by rendezvous among equals, or
@@ -276,7 +274,7 @@ func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
 }
 
 // place gives each shard of the pool to the member with the least cost that the rules allow. Shards
-// with the fewest possible owners come first. place calls given for each shard.
+// with the least choice come first. place calls given for each shard.
 func (d *draft) place(cost func(s, m int32) float64, given func(s, m int32)) {
 	choice := func(s int32) int {
 		switch {

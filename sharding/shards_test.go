@@ -11,7 +11,7 @@ import (
 )
 
 // A million shards are refused with a clear error, in whatever form they are specified, before any
-// name is made. The largest allowed number is accepted.
+// name is made. MaxShards are accepted.
 func TestMillionShards(t *testing.T) {
 	const million = 1_000_000
 	single := make([]string, 0, maxSpecs)

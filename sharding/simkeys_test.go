@@ -21,13 +21,12 @@ const (
 	causes
 )
 
-// A segment contains the hashes from its first hash up to the next segment, and the member that
-// serves them.
+// A segment is the hashes from one up to the next segment's, and the member that serves them.
 type segment struct {
 	from  uint64
 	by    *slice // nil: nobody
 	since int64  // of nobody
-	until int64  // when a member must serve them
+	until int64  // when somebody has to serve them
 	why   cause
 }
 
@@ -60,7 +59,7 @@ func (k *coverage) span(r sharding.Range) []segment {
 	return k.segments[i:j]
 }
 
-// join merges neighbouring segments with the same owner, inside a range and next to it.
+// join merges neighbouring segments with the same owner, in and beside a range.
 func (k *coverage) join(r sharding.Range) {
 	i := max(k.cut(r.From), 1)
 	for i < len(k.segments) && (r.To == 0 || k.segments[i].from <= r.To) {
@@ -92,15 +91,15 @@ func (k *coverage) rangeOf(i int) sharding.Range {
 	return r
 }
 
-// takeover returns the longest time that hashes may be without an owner: the time for a member's
-// silence, its eviction and, if necessary, a plan.
+// takeover is the longest time that hashes are without an owner: a member's silence, its eviction
+// and, if one is needed, a plan.
 func (w *world) takeover() int64 { return int64(w.c.TTL + 2*w.c.Interval + time.Second) }
 
 // noHashes is the range of a shard without hashes.
 var noHashes = sharding.Range{From: 1, To: 1}
 
-// A slice is the part of a shard that a member serves under one lease. It is the simplest form of
-// sharding.Slice.
+// A slice is the part that a member serves of a shard under one lease: sharding.Slice in its
+// simplest form.
 type slice struct {
 	m     *member
 	shard int32
@@ -108,7 +107,7 @@ type slice struct {
 	has   sharding.Range
 	note  sharding.Note
 	ready bool
-	busy  bool // a change is in progress
+	busy  bool // with a change
 	wait  time.Duration
 }
 
@@ -144,7 +143,7 @@ func (w *world) opened(sl *slice) {
 			w.wrong("%v", err)
 			return
 		} else if !ok {
-			return // the shard was merged, and has no range
+			return // it was merged, and has nothing
 		}
 	}
 	sl.ready = true
@@ -152,7 +151,7 @@ func (w *world) opened(sl *slice) {
 	w.advance(sl)
 }
 
-// serve makes a slice serve more hashes.
+// serve has a slice serve more hashes.
 func (w *world) serve(sl *slice, r sharding.Range) {
 	list := w.serving.span(r)
 	for i := range list {
@@ -183,7 +182,7 @@ func (w *world) overdue(s *segment) {
 	}
 }
 
-// refuse makes a slice stop serving hashes.
+// refuse has a slice no longer serve hashes.
 func (w *world) refuse(sl *slice, r sharding.Range, why cause) {
 	list := w.serving.span(r)
 	for i := range list {
@@ -219,7 +218,7 @@ func (w *world) unserved(yield func(s *segment, shard string)) {
 	}
 }
 
-// concern allows hashes without an owner the time of another takeover if they wait for a member
+// concern gives hashes without an owner the time of another takeover, if they wait for a member
 // that dies.
 func (w *world) concern(m *member) {
 	w.unserved(func(s *segment, shard string) {
@@ -239,7 +238,7 @@ func (w *world) has(m *member, shard string) bool {
 	return ok && w.owners[i].Session == m.id
 }
 
-// blame records that a shard without an owner was assigned to a dead member.
+// blame records that a shard without an owner was handed to a dead member.
 func (w *world) blame(shard int32) {
 	w.unserved(func(s *segment, of string) {
 		if of == string(w.names[shard]) {
@@ -258,7 +257,7 @@ func (w *world) taken(number int64, gifts []sharding.Gift) bool {
 	return true
 }
 
-// poke makes the shards of a change check the change.
+// poke has the shards of a change check it.
 func (w *world) poke(c *sharding.RangeChange) {
 	for _, name := range append([]string{c.From}, giftsOf(c)...) {
 		s := w.index[core.ShardID(name)]
@@ -336,7 +335,7 @@ func (w *world) giveAway(sl *slice, c *sharding.RangeChange) {
 	})
 }
 
-// take copies the shard's gift, and notes that the shard has the gift.
+// take copies the shard's gift, and notes that it has it.
 func (w *world) take(sl *slice, c *sharding.RangeChange, g sharding.Gift) {
 	sl.busy = true
 	r := sharding.Join(sl.has, g.Range)
@@ -385,7 +384,7 @@ var (
 	roleNames = [...]string{"giver", "taker", "assigner"}
 )
 
-// blows records which processes to kill between the steps of splits and merges.
+// blows are the processes to kill between the steps of splits and merges.
 type blows struct {
 	chosen map[string]*blowAt // by giver
 	last   int64

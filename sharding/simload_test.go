@@ -14,8 +14,8 @@ import (
 
 // The promises about loads:
 const (
-	atMost      = 1.3   // load of a member in calm times, as a multiple of its goal: High, with reports a tenth too low
-	perMinute   = 0.022 // part of all load that plans move to balance the members: 2 %, plus the noise of reports
+	atMost      = 1.3   // times its goal, of a member in calm times: High, and what is reported a tenth too low
+	perMinute   = 0.022 // of all load that plans move for balance's sake: 2 %, and the noise of what is reported
 	urgently    = 0.55
 	calmAfter   = 3 * time.Minute
 	hotEnough   = 40 // keys, of which one turns cold now and then
@@ -37,7 +37,7 @@ type spent struct {
 	urgent bool
 }
 
-// beginLoad gives the keys load that changes each minute.
+// beginLoad gives the keys load, which changes each minute.
 func (w *world) beginLoad() {
 	k := sharding.NewKeyLoad(w.c.Seed, w.c.Keys, w.c.Zipf)
 	k.Drift(0)
@@ -73,7 +73,7 @@ func (w *world) disturb() {
 	}
 }
 
-// tell makes a member report its load if a report is due, and check again an interval later.
+// tell has a member report its load, if a report is due, and check again an interval later.
 func (w *world) tell(m *member) {
 	if !m.up {
 		return
@@ -113,7 +113,7 @@ func (w *world) account(out *sharding.Outcome) {
 	x := spent{at: w.now, urgent: out.Plan.Urgent}
 	shards := out.Cluster.Shards
 	for _, m := range out.Moves {
-		if m.From != m.To && (m.Why == sharding.Loaded || m.Why == sharding.Shared) { // otherwise, the move is written again
+		if m.From != m.To && (m.Why == sharding.Loaded || m.Why == sharding.Shared) { // else it is written again
 			x.part += w.load.keys.Load(shards[m.Shard].Range)
 			x.moves++
 		}
@@ -196,8 +196,8 @@ func (w *world) sample() {
 	}
 }
 
-// helps reports whether a move of one shard lowers the higher share of two members, one of which is
-// m, by a tenth.
+// helps reports whether a move of one shard takes a tenth from the higher share of two members, one
+// of which is m.
 func (w *world) helps(m *member, of map[*member]float64) bool {
 	for _, sl := range m.slices {
 		x := w.load.keys.Load(sl.has)
@@ -215,7 +215,7 @@ type poison struct {
 	rules   []control.Rule // operators'
 	hash    uint64
 	deadly  bool
-	active  bool // the key is deadly, or its shard is in quarantine
+	active  bool // it is deadly, or its shard is in quarantine
 	deaths  int
 	allowed int
 	held    int
@@ -272,7 +272,7 @@ func (w *world) feed(sl *slice) {
 		p.deaths++
 		w.r.Killed++
 		if (w.boss == nil || w.boss == sl.m) && w.planner.Owner(string(w.names[sl.shard])) != sl.m.id {
-			p.allowed++ // no assigner wrote that this member had the shard, and the next assigner cannot know this
+			p.allowed++ // no assigner wrote that this member had the shard, and the next one cannot know
 		}
 		if p.deaths > p.allowed && w.planner.Tied(string(w.names[sl.shard])) {
 			p.allowed++
@@ -284,7 +284,7 @@ func (w *world) feed(sl *slice) {
 	})
 }
 
-// quarantines tracks which shards are in quarantine, and lets keys be repaired.
+// quarantines follows which shards are held, and has keys mended.
 func (w *world) quarantines(pub *sharding.Published) {
 	p := &w.poison
 	if p.isolate == nil {
@@ -301,7 +301,7 @@ func (w *world) quarantines(pub *sharding.Published) {
 			continue
 		}
 		if p.held++; p.held == 1 && w.r.Poisoned%3 == 0 {
-			p.allowed++ // nobody repairs the key: the next owner dies, and no other owner
+			p.allowed++ // nobody mends it: the next owner dies, and no other
 			continue
 		}
 		p.deadly = false
@@ -333,7 +333,7 @@ func (w *world) answers(shard string, hash uint64) bool {
 	return to == shard || c != nil && c.From == shard
 }
 
-// pardon writes an operator's rule that lasts a minute.
+// pardon is an operator's rule, for a minute.
 func (w *world) pardon(shard string) {
 	w.poison.rules = []control.Rule{{Kind: control.Release, Shards: shard, Expires: epoch.Add(time.Duration(w.now) + time.Minute)}}
 	w.changes = append(w.changes, change{shard: w.index[core.ShardID(shard)]})

@@ -17,7 +17,7 @@ func (w *world) call(kind string, items int) {
 	w.r.Calls[kind] += max(1, (items+batchItems-1)/batchItems)
 }
 
-// arrive applies a call in the store immediately, and sends the answer.
+// arrive is the store's side of a call, applied at once, and its answer.
 func (w *world) arrive(m *member, e *fsm.Effect) {
 	in := fsm.Input{Call: e.Call}
 	lives := w.records[e.Session] != nil
@@ -169,7 +169,7 @@ func (w *world) changed(c change) {
 	}
 }
 
-// glance makes a member read the store once, one delay later.
+// glance has a member read the store one delay later, once.
 func (w *world) glance(m *member) {
 	if !m.looking {
 		m.looking = true
@@ -177,7 +177,7 @@ func (w *world) glance(m *member) {
 	}
 }
 
-// look answers a member's Observe call.
+// look is a member's Observe call, answered.
 func (w *world) look(m *member) {
 	m.watch = m.m.AppendWatch(m.watch[:0])
 	v := &driver.View{}
@@ -195,8 +195,8 @@ func (w *world) look(m *member) {
 		free, regroup = w.since(m.cursor, v)
 	}
 	m.cursor = len(w.changes)
-	// The order of claims is passed on only when it matters, which is when shards are free. For one
-	// machine, this makes no difference, but for a hundred machines it saves much time.
+	// Who claims first is told when it matters: for what is free. To a machine it
+	// makes no difference, and to a hundred of them much.
 	if len(free) > 0 && w.r.Plans > 0 {
 		in := fsm.Input{Kind: fsm.InPrefer}
 		for _, s := range free {

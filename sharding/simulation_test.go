@@ -17,19 +17,19 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// The simulation runs many members and the shards of a keyspace in virtual time. Each member has a
-// lease machine of internal/fsm. The machines use a model store and the assigner of this package.
+// The simulation runs many members and the shards of a keyspace over virtual time: the lease
+// machines of internal/fsm, one per member, over a model store, with the assigner of this package.
 // Members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
 // split and merged by it, and processes are killed between the steps. With Config.Poison some keys
 // kill every member that serves them. The simulation always judges which member serves each hash.
 // It measures the cost of plans: shards and load moved, time without an owner, calls to the store.
 //
 // The machines, the planner, its log's form, the assigners, the heirs, the tables, reports, notes
-// and quarantine are the real ones. The Manager and its slices are replaced by their simplest form:
-// a plan reaches every member one delay after it was written, and handlers take a fixed time to
-// drain. The store answers every call; the simulation of internal/fsm has faults of the network.
-// Full reads of the namespace are rare (Config.Resync), because a hundred machines would otherwise
-// spend most of the time on them.
+// and quarantine are the real ones. The Manager's and its slices' part is done in its simplest
+// form: a plan reaches every member one delay after it was written, and handlers take a fixed time
+// to drain. The store answers every call; the simulation of internal/fsm has faults of the network.
+// Full reads of the namespace are rare (Config.Resync), because a hundred machines would spend the
+// day on them.
 
 // Config is the configuration of a simulation. Zero values have defaults.
 type Config struct {
@@ -39,16 +39,16 @@ type Config struct {
 	Seed            uint64        // default 1
 	TTL             time.Duration // default 30 s
 	Interval        time.Duration // between plans; default 1 s
-	Drain           time.Duration // how long a handler takes to return; default 50 ms
+	Drain           time.Duration // that a handler takes to return; default 50 ms
 	Delay           time.Duration // of the network, one way; default 1 ms
 	Resync          time.Duration // default 6 h
 	Assigner        sharding.Assigner
 
-	Keys       int                 // number of keys with load; default 0: no range is split
+	Keys       int                 // that have load; default 0, and then no range is split. Every fourth member has a larger capacity
 	Zipf       float64             // default 1.1
 	Swap       time.Duration       // after which a hot key turns cold, and a cold one hot; default 20 min
 	Blow       float64             // part of the splits and merges at a step of which a process is killed, but not two within a minute
-	Poison     time.Duration       // after which another key kills the members that serve it; default 0: no key does
+	Poison     time.Duration       // after which another key kills those who serve it; default 0: none does
 	Quarantine sharding.Quarantine // default: as in sharding.Options with Keys, none without
 }
 
@@ -63,7 +63,7 @@ type Result struct {
 	Config
 	Crashes, Leaves, Joins int
 	Plans                  int
-	Moves, Bound           int  // changes of owner, and the least number that the changes of members require
+	Moves, Bound           int  // changes of owner, and the least that the changes of members ask for
 	Crash, Planned         Gaps // of takeovers after a crash, and of planned moves
 	Calls                  map[string]int
 	PerMemberMinute        float64 // store calls, all kinds
@@ -71,8 +71,8 @@ type Result struct {
 	Uneven                 int // largest share less smallest, at the end
 	Took                   time.Duration
 
-	Wrong  []string // the first promises that did not hold
-	Faults int      // number of promises that did not hold
+	Wrong  []string // promises that did not hold, the first ones
+	Faults int      // how many
 
 	// With load:
 	Splits, Merges int
@@ -80,11 +80,11 @@ type Result struct {
 	Divided        Gaps   // of hashes that were given to another shard
 	Blows          map[string]int
 	Swaps          int     // of a hot key and a cold one
-	Relief         int     // moves that balance the members
-	Minute, Urgent float64 // parts of all load: the most moved in a minute, and in a minute with an urgent plan
-	Moved          float64 // part of all load that was moved to balance the members
+	Relief         int     // moves for balance's sake
+	Minute, Urgent float64 // of all load, the most moved in a minute, and in one with an urgent plan
+	Moved          float64 // of all load, for balance's sake
 	Calm           int     // minutes
-	Worst, Raw     float64 // highest load of a member in a calm minute, as a multiple of its goal and of its share
+	Worst, Raw     float64 // load of a member in a calm minute, in its goal and in its share
 	Packed         int     // calm minutes of a member above that, with shards of which none fits elsewhere
 
 	Poisoned, Killed, Held, Innocent int // keys, members, quarantines, and those of shards without such a key
@@ -101,8 +101,8 @@ type member struct {
 	up      bool
 	leaving bool
 	cursor  int  // in the store's changes
-	full    bool // has received the full state
-	looking bool // an Observe call is in progress
+	full    bool // has had the full state
+	looking bool // an observation is on its way
 	wakeAt  fsm.Instant
 	held    map[int32]core.Token
 	wants   []bool // by shard: whether it contends for it
@@ -274,7 +274,7 @@ func Simulate(c Config) (*Result, error) {
 	for i := range c.Members {
 		w.after(time.Duration(i)*time.Millisecond, event{kind: start})
 	}
-	// In the first hour, the members settle. Then there is churn, except in the last hour.
+	// The first hour is for settling. Then there is churn, and an hour without it at the end.
 	settle := min(time.Hour, c.Time/10)
 	w.after(settle, event{kind: churn})
 	if c.Keys > 0 {
@@ -363,7 +363,7 @@ func (w *world) do(e *event) {
 			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: "_assigner"})
 			w.after(time.Second, event{kind: forget, m: m})
 		}
-	case forget: // a moment later, when everything in flight has arrived
+	case forget: // a moment later, when what was in flight has arrived
 		if len(m.held) > 0 {
 			return
 		}
@@ -479,7 +479,7 @@ func (w *world) crash(m *member) {
 	w.drop(m)
 }
 
-// replace makes a new process start some time after a process that ends now.
+// replace has a new process start some time after one that ends now.
 func (w *world) replace(m *member) {
 	live := 0
 	for _, x := range w.members {
@@ -487,11 +487,11 @@ func (w *world) replace(m *member) {
 			live++
 		}
 	}
-	if !m.leaving { // otherwise, this was counted before
+	if !m.leaving { // else that was counted
 		w.r.Bound += len(m.held) - w.assigners(m)
 		w.after(2*w.c.TTL+time.Duration(w.rng.Int64N(int64(w.c.TTL))), event{kind: start})
 		w.r.Joins++
-		w.r.Bound += len(w.order) / max(live, 1) // the shards that the replacement gets
+		w.r.Bound += len(w.order) / max(live, 1) // what the replacement gets
 	}
 	w.disturb()
 }
@@ -657,8 +657,7 @@ func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
 	})
 }
 
-// carry makes each member carry out a plan for the shards that the plan changes, and for the shards
-// that ended.
+// carry has each member carry out a plan for the shards that it changes, and for those that ended.
 func (w *world) carry(touched, gone []int32) {
 	in := fsm.Input{Kind: fsm.InPrefer}
 	for _, s := range touched {
@@ -691,7 +690,7 @@ func (w *world) heirs(s int32) fsm.Heirs {
 	return fsm.Heirs{w.planner.Owner(string(w.names[s])), w.planner.Heir(string(w.names[s]))}
 }
 
-// reconcile makes a member do for the given shards what its Manager would do.
+// reconcile has a member do for shards what its Manager would do.
 func (w *world) reconcile(m *member, shards []int32) {
 	var want []core.ShardID
 	var order []core.SessionID
@@ -704,7 +703,7 @@ func (w *world) reconcile(m *member, shards []int32) {
 		}
 		_, holds := m.held[s]
 		if holds && !m.contends(s) {
-			continue // the hand-over is already in progress
+			continue // it is on its way already
 		}
 		waits, held := w.planner.Waits(name, m.id), w.planner.Held(name)
 		contends, withdraws, hands := sharding.Step(m.contends(s), holds, waits || m.leaving, held, to)
@@ -779,7 +778,7 @@ func gapsOf(all []time.Duration) Gaps {
 	return Gaps{Count: len(all), Median: all[len(all)/2], P99: all[len(all)*99/100], Max: all[len(all)-1]}
 }
 
-// String returns the result in a readable form.
+// String returns the result for people.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d members, %d shards, %v of virtual time, %.0f%% of the members an hour go (seed %d)\n",

@@ -20,14 +20,14 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// ErrMoved means a key does not belong to this shard, or does not belong to it yet. The error is a
+// ErrMoved: a key does not belong to this shard, or does not belong to it yet. The error is a
 // *MovedError.
 var ErrMoved error = errtext.NotApplied("key belongs to another shard")
 
-// MovedError names the shard to which a key belongs. It matches ErrMoved.
+// MovedError names the shard that a key belongs to. It matches ErrMoved.
 type MovedError struct {
 	Shard string // the shard that refused the key
-	// To is the shard to which the key belongs, according to the map of the process that refused
+	// To is the shard that the key belongs to, according to the map of the process that refused
 	// the key. While Shard does not have the key yet, To is Shard itself.
 	To   string
 	Hash uint64 // of the key
@@ -57,42 +57,40 @@ type Slice struct {
 	serving atomic.Pointer[serving]
 
 	mu      sync.Mutex
-	note    note // the note as it is in the store
+	note    note // as it is in the store
 	busy    bool // a goroutine carries out a change
-	again   bool // the table changed during the change
+	again   bool // the table changed during that
 	closed  bool
 	waits   string // the reason why the change waits, for the log
 	work    sync.WaitGroup
-	former  []*serving // earlier ranges in which calls may still be in progress
+	former  []*serving // calls may still be in them
 	started time.Time  // when the current change began
-	failed  struct {   // attempts to take the range of a plan; used by the goroutine that carries out the plan
+	failed  struct {   // attempts to take the range of a plan; used by the goroutine that carries it out
 		number int64
 		since  time.Time // the first time
 		err    error     // the last time
 	}
 }
 
-// note is the item of a shard that records the range that the shard serves. The note is written
-// under the shard's lease, so it is fenced like every write. A range has one owner, because the new
-// shard takes it only after the old shard's note names it as the recipient.
+// note is the item of a shard that records the range it serves. It is written under the shard's
+// lease, so it is fenced like every write. A range has one owner, because the new shard takes it
+// only after the old shard's note names it as the recipient.
 type note struct {
-	Map   int64  `json:"map"` // number of the plan from which the range follows
+	Map   int64  `json:"map"` // number of the plan that the range follows from
 	Range *Range `json:"range,omitempty"`
 	Gave  []gift `json:"gave,omitempty"` // by that plan
-	// Refused is the reason why the shard did not take its gift of that plan. The giver has the
-	// range again.
+	// Refused is the reason why the shard did not take its gift of that plan. The giver has it
+	// again.
 	Refused string `json:"refused,omitempty"`
 }
 
-// noteKey is the item's key. ownKeys is the prefix of the keys of all items that this package
-// keeps.
+// noteKey is the item's key. ownKeys begins the keys of all items that this package keeps.
 const (
 	ownKeys = "tenure/"
 	noteKey = ownKeys + "range"
 )
 
-// maxNote is the largest size, in bytes, of a note that is read. maxRefused is the largest size of
-// Refused.
+// maxNote is the largest size of a note that is read, and maxRefused of Refused, in bytes.
 const (
 	maxNote    = 16 << 10
 	maxRefused = 300
@@ -106,19 +104,18 @@ func (n *note) has() Range {
 	return *n.Range
 }
 
-// serving is the range that is served at one time, and the number of calls in progress in this
-// range.
+// serving is the range that is served at one time, and the number of calls in it.
 type serving struct {
 	has   Range
 	in    atomic.Int64
 	over  atomic.Bool   // another range is served
-	empty chan struct{} // has an element after the last call has left, once over is set
+	empty chan struct{} // has an element after the last call left, once it is over
 }
 
 func (s *Slice) serve(r Range) {
 	next := &serving{has: r, empty: make(chan struct{}, 1)}
 	s.meter.setRange(r)
-	// A call that enters one of these later leaves it again, because another range is served.
+	// A call that enters one of these later leaves it again, since another range is served.
 	s.former = slices.DeleteFunc(s.former, func(v *serving) bool { return v.in.Load() == 0 })
 	if was := s.serving.Swap(next); was != nil {
 		was.over.Store(true)
@@ -132,22 +129,20 @@ func (v *serving) leave() {
 	}
 }
 
-// Take copies the data of a range into the shard that receives the range. The shard from has given
-// up the range: its log and items no longer change for these keys, and can be read through the
-// backend. The operations that Take returns are committed together with the note that the range has
-// arrived, so that they are applied exactly once. If the operations exceed one commit, the puts and
-// deletes without a condition are committed first, in pieces. If Take or a commit fails, Take is
-// called again. Until it succeeds, both shards refuse the range. If attempts fail for 30 s, the
-// giver gets the range back.
-//
-// The giver keeps its data. Therefore, if a range comes back, Take must also delete the items of
-// that range that the shard still has. Operations on items whose keys begin with "tenure/" are left
-// out, because each shard has its own.
+// Take copies the data of a range into the shard that gets it. The shard from has given up the
+// range: its log and items no longer change for these keys, and can be read through the backend.
+// Take returns operations. They are committed together with the note that the range is here, so
+// that they are applied exactly once. If they exceed one commit, the puts and deletes without a
+// condition are committed before it, in pieces. If Take or a commit fails, Take is called again.
+// Until it succeeds, both shards refuse the range. If attempts fail for 30 s, the giver gets the
+// range back. The giver keeps its data. So if a range comes back, Take also deletes the items of
+// that range that the shard still has. Operations on items whose keys begin with "tenure/" are
+// left out, because each shard has such items of its own.
 type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 
 // OpenSlice returns the Slice of a lease's shard. The Slice carries out planned splits and merges
-// of the shard's range. The handler of a shard of Options.Keyspace calls OpenSlice before its first
-// write:
+// of the shard's range. Call it at the beginning of the handler of a shard of Options.Keyspace,
+// before the first write:
 //
 //	s, err := manager.OpenSlice(ctx, lease, take)
 //	if err != nil {
@@ -156,15 +151,14 @@ type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 //	defer s.Close()
 //
 // A range moves from one shard to another in two steps. First, the giver waits until calls of
-// Commit and Do have returned. Under its lease, the giver then notes that it gave up the range, and
-// to which shard. From then on, neither this lease nor an earlier lease writes in the range.
-// Second, the taker, which waits for that note, takes the range and writes its own note. In
-// between, both shards refuse the range's keys, so that no key is ever served by two shards. All
-// other keys stay in service.
+// Commit and Do have returned. Under its lease, it then notes that it gave the range, and to which
+// shard. From then on, neither this lease nor an earlier one writes in the range. Then the taker,
+// which waits for that note, takes the range, and notes that it has it. In between, both refuse the
+// range's keys, so no key is ever served by two shards. All other keys are served all the time.
 //
-// If there is no data to copy, take may be nil. The changes run until the handler's ctx ends. Call
-// Close before the handler returns, to end the changes and wait for them. If a change takes longer
-// than 30 s, it is logged at Warn to slog.Default with the reason, and again every 5 min.
+// If there is no data to copy, take may be nil. The handler's ctx limits the changes. Close ends
+// and joins them before the handler returns, and the lease with it. If a change takes longer than
+// 30 s, it is logged at Warn to slog.Default with the reason, and again every 5 min.
 //
 // The error matches core.ErrInvalid if the shard is not in the keyspace, its note cannot be
 // decoded, or the lease already has an open slice. Otherwise, it is the error of ctx or of the
@@ -196,7 +190,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	s.ctx, s.stop = context.WithCancel(ctx)
 	m.mu.Lock()
 	other := m.slices[shard]
-	if other == nil || other.lease != lease { // otherwise, a range could be given away while the other slice serves it
+	if other == nil || other.lease != lease { // otherwise a range could be given while the other slice serves it
 		m.slices[shard], m.meters[shard] = s, s.meter
 	}
 	m.mu.Unlock()
@@ -225,7 +219,7 @@ func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
 	}
 }
 
-// first returns the range of the i-th shard of the table, which has no note.
+// first returns the range of a shard that has no note, the i-th of the table.
 func (t *assignments) first(shard string, i int) (Range, error) {
 	if c := t.change(shard); c != nil {
 		return c.before(shard, t.ranges[i]), nil
@@ -237,7 +231,7 @@ func (t *assignments) first(shard string, i int) (Range, error) {
 }
 
 // Check returns nil if the shard serves the key now. Otherwise, the error matches ErrMoved. The
-// shard may give up the range right afterwards, so write through Commit or Do.
+// range may be given up right afterwards, so write through Commit or Do.
 func (s *Slice) Check(key string) error {
 	h := s.m.o.Keyspace.Of(key)
 	if s.serving.Load().has.Has(h) {
@@ -255,8 +249,8 @@ func (s *Slice) moved(h uint64) error {
 	return e
 }
 
-// Commit calls the lease's Commit for one key. If the shard does not have the key, the error
-// matches ErrMoved, and nothing is sent.
+// Commit is the lease's Commit for one key. If the shard does not have the key, the error matches
+// ErrMoved, and nothing is sent.
 func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Committed, error) {
 	v, err := s.enter(key)
 	if err != nil {
@@ -267,10 +261,9 @@ func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Co
 }
 
 // Do calls f, which may read and write for the key under the lease, in the store or outside. If the
-// shard does not have the key, the error matches ErrMoved, and f is not called. The shard does not
-// give up the range while f runs. Therefore, f must return only when it knows the outcome of its
-// writes outside the store. f should return soon: a change that has waited for f for 5 s is
-// postponed.
+// shard does not have the key, the error matches ErrMoved, and f is not called. A range is not
+// given up while f runs. So f must return only when it knows the outcome of its writes outside the
+// store. f must not run long: a change that has waited for f for 5 s is put off.
 func (s *Slice) Do(key string, f func() error) error {
 	v, err := s.enter(key)
 	if err != nil {
@@ -280,8 +273,8 @@ func (s *Slice) Do(key string, f func() error) error {
 	return f()
 }
 
-// enter counts a call in the range that is currently served. If the range is replaced during enter,
-// enter tries again. A change therefore waits only for calls that saw the previous range.
+// enter counts a call in the range that is served now. If the range is replaced during enter, it
+// tries again, so that the replacer waits only for calls that saw the previous range.
 func (s *Slice) enter(key string) (*serving, error) {
 	h := s.m.o.Keyspace.Of(key)
 	for {
@@ -299,8 +292,8 @@ func (s *Slice) enter(key string) (*serving, error) {
 	}
 }
 
-// Range returns the range that the shard serves now. whole reports whether the map of ranges gives
-// the shard exactly that range.
+// Range returns the range that the shard serves now. whole is true if the map of ranges gives the
+// shard exactly that range.
 func (s *Slice) Range() (r Range, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +319,7 @@ func (s *Slice) Close() {
 }
 
 // advance carries out the table's changes of the range, in a goroutine that ends after the last
-// change. One such goroutine runs at a time.
+// one. One such goroutine runs at a time.
 func (s *Slice) advance() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -345,7 +338,7 @@ func (s *Slice) advance() {
 				continue
 			}
 			if s.ctx.Err() != nil || s.lease.Err() != nil {
-				return // the slice stays busy, because no note can be written any longer
+				return // it stays busy, because nothing can be noted any longer
 			}
 			if _, say := s.m.ranges.Failed(s.lease.Shard(), time.Now()); say {
 				s.log.Warn("tenure: sharding: a change of the shard's range is tried again", slog.Any("error", err))
@@ -356,7 +349,7 @@ func (s *Slice) advance() {
 	s.work.Go(func() { s.watch(done) })
 }
 
-// pending resets s.again and reports whether there may be a change to carry out.
+// pending reports whether there may be a change to carry out, and resets s.again.
 func (s *Slice) pending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -396,13 +389,13 @@ func (s *Slice) step() error {
 	return s.receive(c, c.gift(s.lease.Shard()))
 }
 
-// drainBudget is how long a change waits for calls of Commit and Do. After that, the whole range is
-// served again for a while, because its keys are refused during the wait.
+// drainBudget is how long a change waits for calls of Commit and Do. After that, the whole range
+// is served again for a while, since its keys are refused during the wait.
 const drainBudget = 5 * time.Second
 
 // give gives ranges to other shards, once these have owners.
 func (s *Slice) give(c *rangeChange) error {
-	if len(c.Gifts) == 0 { // the shard takes back gifts that others refused
+	if len(c.Gifts) == 0 { // it takes back gifts that others refused
 		s.waitFor("the store")
 		if err := s.commit(c.given(), nil); err != nil {
 			return err
@@ -435,7 +428,7 @@ func (s *Slice) give(c *rangeChange) error {
 	return nil
 }
 
-// given returns the giver's note after it has given the ranges.
+// given returns the note of the giver after it gave.
 func (c *rangeChange) given() note {
 	n := note{Map: c.Number, Gave: c.Gifts}
 	if !c.Rest.Empty() {
@@ -478,8 +471,8 @@ func (s *Slice) drain() bool {
 	return true
 }
 
-// awaitOwners waits until each taker has a living owner, so that keys of the range are refused only
-// while that owner takes the range.
+// awaitOwners waits until each taker has a living owner, so that the range is refused only while
+// that owner takes it.
 func (s *Slice) awaitOwners(c *rangeChange) error {
 	s.waitFor("an owner of the shards that are split off")
 	for v := s.m.e.View(); ; {
@@ -503,8 +496,8 @@ func (s *Slice) awaitOwners(c *rangeChange) error {
 	}
 }
 
-// takeBudget is the time from the first failed attempt to take a range. If a later attempt fails
-// after this time, the range is given back.
+// takeBudget is the time after the first failure from which a further failure is final. The range
+// is then given back.
 const takeBudget = 30 * time.Second
 
 // receive takes a range that another shard gives.
@@ -542,8 +535,8 @@ func (s *Slice) receive(c *rangeChange, g *gift) error {
 	return nil
 }
 
-// turn waits until the shard that gets the next higher range has noted or refused that range.
-// Ranges that are given back therefore adjoin the range that the giver kept.
+// turn waits until the shard that gets the next higher range has noted or refused it. So ranges
+// that are given back adjoin the range that the giver kept.
 func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
 	i := slices.Index(c.Gifts, g) + 1
 	if i == len(c.Gifts) {
@@ -572,8 +565,8 @@ func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	r := join(s.serving.Load().has, g.Range)
 	next := note{Map: c.Number, Range: &r}
 	if err = s.commit(next, ops); errors.Is(err, core.ErrTooLarge) {
-		// Operations that overwrite come before the note. This is safe because the shard does not
-		// serve these keys yet, and each attempt writes all of them again.
+		// Operations that overwrite come before the note. The shard serves none of these keys,
+		// and each attempt writes all of them again.
 		var first, rest []core.Op
 		for _, op := range ops {
 			if op.Key != "" && op.IfVersion == driver.AnyVersion {
@@ -650,8 +643,8 @@ func (s *Slice) waitFor(what string) {
 // sayAfter is the time after which a change in progress is logged.
 const sayAfter = 30 * time.Second
 
-// watch logs that a change is in progress, until done is closed. Clients may be refused during the
-// change, and no other line reports this.
+// watch logs that a change is in progress, until done. Clients may be refused during it, and no
+// other line reports that.
 func (s *Slice) watch(done <-chan struct{}) {
 	t := time.NewTimer(sayAfter)
 	defer t.Stop()
@@ -700,8 +693,8 @@ func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
 	return readNote(shard, item)
 }
 
-// taken reports whether each taker has noted the plan that gave it a range, and returns the takers
-// that refused.
+// taken reports whether each taker has noted the plan that gave it a range, and returns those that
+// refused.
 func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []untaken, err error) {
 	for _, g := range gifts {
 		n, err := m.noted(ctx, g.Shard)

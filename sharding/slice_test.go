@@ -36,7 +36,7 @@ type divider struct {
 	made   int
 }
 
-// ask makes the next plans split and merge as requested. It replaces earlier requests.
+// ask has the next plans split and merge, instead of earlier requests.
 func (d *divider) ask(splits map[string][]uint64, merges map[string]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,7 +56,7 @@ func (d *divider) Plan(c *Cluster) *Plan {
 		switch {
 		case !ok:
 		case !c.Shards[i].Range.Has(at[0]):
-			delete(d.splits, shard) // the split is done
+			delete(d.splits, shard) // it is done
 		case !c.Shards[i].Busy:
 			p.Splits = append(p.Splits, Split{i, at})
 		}
@@ -105,10 +105,10 @@ type ledger struct {
 
 	honours bool                      // the provider of effects makes each once for each idempotency key
 	made    map[string]map[string]int // by effect, and by idempotency key
-	doubt   map[string]bool           // effects whose outcome nobody knows
+	doubt   map[string]bool           // effects of which nobody knows
 }
 
-// effectEvery is how many bookings of a key lead to one effect.
+// every so many bookings of a key have an effect.
 const effectEvery = 5
 
 func effectKey(key string, count int) string { return fmt.Sprintf("pay/%s/%d", key, count) }
@@ -183,7 +183,7 @@ func (l *ledger) book(lease *core.Lease, effects *effect.Ledger, key string) err
 			return err
 		}
 	}
-	if book.Count > 0 && book.Count%effectEvery == 0 { // before the next booking, so that no effect is forgotten
+	if book.Count > 0 && book.Count%effectEvery == 0 { // before the next booking, so that none is forgotten
 		if err := l.pay(lease, effects, effectKey(key, book.Count)); err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func (l *ledger) book(lease *core.Lease, effects *effect.Ledger, key string) err
 	return nil
 }
 
-// pay makes an effect, which takes a while, and may therefore be interrupted.
+// pay makes an effect, which takes a while, and so may be interrupted.
 func (l *ledger) pay(lease *core.Lease, effects *effect.Ledger, key string) error {
 	_, err := effects.Do(lease.Context(), key, func(ctx context.Context, id string) ([]byte, error) {
 		pause(ctx, 20*time.Millisecond)
@@ -250,7 +250,7 @@ func TestDivideUnderLoad(t *testing.T) {
 				start := func(node string) {
 					w.member(node, func(m *member, o *Options) {
 						o.Shards, o.Keyspace, o.Logger, o.Assigner = nil, k, nil, divide
-						o.Quarantine.Deaths = -1 // splits and merges pass the deaths on to all shards
+						o.Quarantine.Deaths = -1 // hundreds of splits and merges hand the deaths of few members on to all
 						m.handler = func(ctx context.Context, lease *core.Lease) error { return l.serve(m)(ctx, lease) }
 					})
 				}
@@ -395,7 +395,7 @@ func TestCloseJoinsTake(t *testing.T) {
 			s, err := m.OpenSlice(ctx, lease, func(ctx context.Context, _ string, _ Range) ([]core.Op, error) {
 				close(taking)
 				<-ctx.Done()
-				time.Sleep(ttl / 10) // like a copy that is not interrupted immediately
+				time.Sleep(ttl / 10) // as a copy that is not interrupted at once
 				took = true
 				return nil, ctx.Err()
 			})
@@ -403,7 +403,7 @@ func TestCloseJoinsTake(t *testing.T) {
 				return err
 			}
 			defer s.Close()
-			if lease.Shard() == "orders-0002" { // this shard gets keys of orders-0000
+			if lease.Shard() == "orders-0002" { // which gets keys of orders-0000
 				<-taking
 				s.Close()
 				joined <- took
@@ -417,8 +417,8 @@ func TestCloseJoinsTake(t *testing.T) {
 	})
 }
 
-// From before a range is given until it is taken, its keys are refused with an error that names the
-// new shard. All other keys are served.
+// From before it is given until it is taken, a range is refused by an error that names the shard
+// that it goes to. All other keys are served.
 func TestKeysInBetween(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &divider{}
@@ -477,7 +477,7 @@ func TestKeysInBetween(t *testing.T) {
 		if at, err := r.OwnerOfKey(given); err != nil || at.Shard != "orders-0002" || at.Node != "a" {
 			w.Errorf("the key is routed to %+v, %v", at, err)
 		}
-		// A merge ends the giver, and members no longer contend for its name.
+		// A merge ends the giver, whose name leaves the contended ones.
 		d.ask(nil, map[string]string{"orders-0002": "orders-0001"})
 		heir := a.slice("orders-0001")
 		w.await("the merge", 2*ttl, func() bool { return heir.Check(given) == nil })
@@ -520,8 +520,7 @@ func TestCallThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// A member that is configured with another hash serves no shard of the keyspace, and makes no
-// plans.
+// A member that is configured with another hash serves nothing of the keyspace, and plans nothing.
 func TestOtherKeyspaceIsRefused(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := keyedMember(w, "a", &divider{}, open(nil))
@@ -572,7 +571,7 @@ func (l *lines) of(what, shard string) (n int, text string) {
 }
 
 // A change of a range that does not end is logged with the reason. The test sets slog.Default, so
-// no other test runs at the same time.
+// no test runs beside it.
 func TestChangeThatTakesLong(t *testing.T) {
 	var log lines
 	before := slog.Default()
@@ -581,7 +580,7 @@ func TestChangeThatTakesLong(t *testing.T) {
 	bubbleAlone(t, func(w *world) {
 		d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}, "orders-0001": {1<<63 + 1}}}
 		keyedMember(w, "a", d, func(m *member, ctx context.Context, lease *core.Lease) error {
-			if lease.Shard() == "orders-0001" { // like a handler that does not open the slice
+			if lease.Shard() == "orders-0001" { // as a handler that does not open it
 				<-ctx.Done()
 				return nil
 			}
@@ -620,13 +619,12 @@ func TestChangeThatTakesLong(t *testing.T) {
 // memberHandler is a handler that gets its member.
 type memberHandler func(m *member, ctx context.Context, l *core.Lease) error
 
-// plans returns a member with tables that the test makes. It serves each shard with the given
-// handler.
+// plans is a member whose tables the test makes, and that serves each shard by a handler.
 func plans(w *world, t *assignments, handlers map[string]memberHandler) *member {
 	m := w.build("a", func(m *member, o *Options) {
 		o.Shards, o.Keyspace, o.Logger = nil, Keyspace{Name: "k", Shards: 2}, nil
 	})
-	m.ran <- nil // the member does not run
+	m.ran <- nil // it does not run
 	m.setTable(t)
 	for shard, h := range handlers {
 		if err := m.e.Contend(func(ctx context.Context, l *core.Lease) error { return h(m, ctx, l) }, shard); err != nil {
@@ -651,8 +649,8 @@ func divided(w *world, t *assignments, c *planChange) *assignments {
 	return next
 }
 
-// A giver does not forget its gifts before they are taken, whatever the plans contain. Otherwise,
-// no shard would ever have these ranges.
+// A giver does not forget its gifts before they are taken, whatever the plans say. Otherwise no
+// shard would ever have them.
 func TestNoteIsNotForgotten(t *testing.T) {
 	bubble(t, func(w *world) {
 		take := make(chan struct{})
@@ -680,7 +678,7 @@ func TestNoteIsNotForgotten(t *testing.T) {
 			return n.Map
 		}
 		w.await("the note", 5*ttl, func() bool { return noted() == 1 })
-		table = divided(w, table, &planChange{Settled: []int32{0}}) // although the change is not complete
+		table = divided(w, table, &planChange{Settled: []int32{0}}) // which is not so
 		table = divided(w, table, &planChange{Splits: []Split{{0, []uint64{1 << 59}}}})
 		m.setTable(table)
 		time.Sleep(10 * ttl)
@@ -693,7 +691,7 @@ func TestNoteIsNotForgotten(t *testing.T) {
 }
 
 // A shard that was split off, and whose note is gone, does not begin again, because its later gifts
-// are unknown. The error states what to do.
+// are unknown. The error says what to do.
 func TestLostNote(t *testing.T) {
 	bubble(t, func(w *world) {
 		opened := make(chan error, 1)
@@ -738,7 +736,8 @@ func TestSecondSlice(t *testing.T) {
 	})
 }
 
-// A note that this package did not write is refused, and so are shards outside the keyspace.
+// A note that was not written by this package, and shards that are not of the keyspace, are
+// refused.
 func TestNoteThatCannotBeRead(t *testing.T) {
 	bubble(t, func(w *world) {
 		opened := make(chan error, 2)
@@ -853,7 +852,7 @@ func TestSliceOpenedAgain(t *testing.T) {
 	})
 }
 
-// narrow is a backend that accepts few operations in one commit.
+// narrow is a backend that takes few operations in one commit.
 type narrow struct {
 	core.Backend
 	ops int
@@ -865,7 +864,7 @@ func (n narrow) Info() driver.Info {
 	return i
 }
 
-// A range with more items than fit into one commit is taken in pieces.
+// A range with more items than one commit takes is taken in pieces.
 func TestLargeRange(t *testing.T) {
 	bubble(t, func(w *world) {
 		const most = 16
@@ -906,7 +905,7 @@ func TestRangeGoesBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		ask
 		take func(from string, r Range) ([]core.Op, error)
-		back Range // the range that the giver has again
+		back Range // that the giver has again
 		ends int   // shards
 	}{
 		"split, Take fails": {ask{splits: map[string][]uint64{"orders-0000": {h(1)}}},
@@ -954,7 +953,7 @@ func TestRangeGoesBack(t *testing.T) {
 						})(m, ctx, lease)
 					}
 				})
-				served := func() (n int, all bool) { // each hash once, according to the map
+				served := func() (n int, all bool) { // each hash once, as the map has it
 					all = true
 					for i := range uint64(16) {
 						owners := 0
@@ -985,7 +984,7 @@ func TestRangeGoesBack(t *testing.T) {
 					w.Errorf("%d ranges, and %s has %v", n, giver, a.slice(giver).serving.Load().has)
 				}
 				w.await("the end of the change", 5*ttl, func() bool { return len(a.assigned().changes) == 0 })
-				d.ask(maps.Clone(c.splits), maps.Clone(c.merges)) // the same request again, while the shard rests
+				d.ask(maps.Clone(c.splits), maps.Clone(c.merges)) // again, which rests
 				time.Sleep(30 * time.Second)
 				if n, all := served(); !all || n != c.ends {
 					w.Errorf("30 s later: %d ranges, all served %v", n, all)
@@ -1008,7 +1007,7 @@ func TestRangeGoesBack(t *testing.T) {
 	}
 }
 
-// A handler's context shows package effect to which shards the keys may go.
+// A handler's context tells package effect which shards the keys may go to.
 func TestHandlerKnowsItsKeyspace(t *testing.T) {
 	bubble(t, func(w *world) {
 		names := make(chan [2]string, 10)

@@ -11,12 +11,13 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// assignments is the current table: the sum of the plans in the assigner's log. A table is
-// immutable. The next plan makes another table. The zero value is the table before the first plan.
+// assignments is the current table: the sum of the plans in the assigner's log. A table does not
+// change once it is made. The next plan makes another table. The zero value is the table before
+// the first plan.
 type assignments struct {
 	number  int64 // of the last plan
 	specs   []string
-	keys    Keyspace // no keys if it has no name
+	keys    Keyspace // without a name: no keys
 	next    int      // number of the next shard of the keyspace
 	names   []string // sorted, like everything by shard
 	ranges  []Range  // by shard; empty without keys
@@ -40,16 +41,16 @@ type lazyMap struct {
 }
 
 // rangeChange is a split or a merge: a shard gives ranges to others. The table has the ranges that
-// result from the change. If there are no Gifts, the shard takes back ranges that others refused.
+// result from the change. Without Gifts, the shard takes back ranges that others refused.
 type rangeChange struct {
 	Number int64 // of the plan
 	From   string
 	Rest   Range // kept by From; empty for a merge, after which From ends
 	Gifts  []gift
-	Why    string // if there are no Gifts: why another shard refused the ranges; at most maxRefused bytes
+	Why    string // without Gifts: why another shard refused them; at most maxRefused bytes
 }
 
-// gift is a range that is moving to a shard.
+// gift is a range on its way to a shard.
 type gift struct {
 	Shard string `json:"shard"`
 	Range Range  `json:"range"`
@@ -72,7 +73,7 @@ func (t *assignments) at(i int) Assignment {
 	return a
 }
 
-// session returns the assigned owner of the i-th shard, or "" if the shard has none.
+// session returns the assigned owner of the i-th shard, or "" if it has none.
 func (t *assignments) session(i int) core.SessionID {
 	if o := t.owner[i]; o != None {
 		return t.members[o].ID
@@ -80,7 +81,7 @@ func (t *assignments) session(i int) core.SessionID {
 	return ""
 }
 
-// ranged returns the map of the table's ranges, or nil if the table has no keyspace.
+// ranged returns the map of the table's ranges, or nil if it has no keys.
 func (t *assignments) ranged() *Map {
 	if t.keys.Name == "" {
 		return nil
@@ -128,8 +129,8 @@ func (c *rangeChange) gift(shard string) *gift {
 	return nil
 }
 
-// before returns the range that a shard has until it has noted the change. The range is empty if
-// the change made the shard.
+// before returns the range that a shard has until it has noted the change. It is empty for a shard
+// that the change made.
 func (c *rangeChange) before(shard string, after Range) Range {
 	if shard == c.From {
 		for _, g := range c.Gifts {
@@ -169,12 +170,12 @@ func named(gifts []gift) []string {
 	return out
 }
 
-// planChange is one plan as it is written to the log: a base, which replaces the table, or the
-// differences from the table before the plan.
+// planChange is one plan in the form of the log: a base, which replaces the table, or the
+// differences from the table before it.
 type planChange struct {
 	Number int64
 	Base   bool
-	form   byte // the form in which it is written; 0: the first
+	form   byte // the form that it is written in; 0: the first
 	// Only a base has these: the set of shards, and the keyspace with the ranges of its shards.
 	Specs   []string
 	Keys    Keyspace
@@ -185,19 +186,19 @@ type planChange struct {
 	Suspects map[string]*suspicion
 
 	Isolation isolation
-	// Seats are members and their slots. A base lists all members. Other plans list the members
-	// that joined or changed.
+	// Seats are members and their slots. A base lists all members. Other plans list those that
+	// joined or changed.
 	Seats []memberSlot
 	Gone  []int32 // slots set free
 	// In Moves, only To, which is a slot or None, and Why are set. A base has a move for each shard
 	// with an owner, and Plan is the plan that moved it.
 	Moves []slotMove
-	// Settled lists the givers of complete changes, and Refused lists the shards that do not take
-	// their gifts. Like Splits and Merges, they refer to the shards of the previous table.
+	// Settled lists the givers of complete changes, and Refused the shards that do not take
+	// their gifts. Like Splits and Merges, they name shards as in the table before.
 	Splits  []Split
 	Merges  []Merge
 	Settled []int32
-	Refused []refusal // of one change in the order of its gifts; the other gifts are taken
+	Refused []refusal // of one change in the order of its gifts; the others are taken
 }
 
 // refusal is a shard that does not take its gift, and the reason.
@@ -206,7 +207,7 @@ type refusal struct {
 	Why   string
 }
 
-// nothing reports whether the change has no effect.
+// nothing reports whether the change changes nothing.
 func (c *planChange) nothing() bool {
 	return !c.Base && len(c.Seats)+len(c.Gone)+len(c.Moves)+len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused)+
 		int(c.Isolation.Time) == 0
@@ -232,9 +233,8 @@ type slotMove struct {
 	Why   Reason
 }
 
-// apply returns the table that results from the change. If the change does not fit the table, apply
-// returns an error. This occurs only in a log that was tampered with or truncated. A valid base
-// always fits.
+// apply returns the table that results from the change. A change that does not fit the table is an
+// error; it occurs only in a log that was tampered with or cut. A valid base always fits.
 func (t *assignments) apply(c *planChange) (*assignments, error) {
 	next, err := t.begin(c)
 	if err != nil {
@@ -344,7 +344,7 @@ func unassigned(c *planChange) (*assignments, error) {
 	}
 	t.sort(nil)
 	for name := range c.Suspects {
-		if !t.has(name) { // no plan would end the suspicion of a shard that does not exist
+		if !t.has(name) { // no plan would end its suspicion
 			t.suspects = maps.Clone(t.suspects)
 			maps.DeleteFunc(t.suspects, func(name string, _ *suspicion) bool { return !t.has(name) })
 			break
@@ -365,7 +365,7 @@ func unassigned(c *planChange) (*assignments, error) {
 	return t, nil
 }
 
-// divide makes the splits and merges of a change, and ends those that are complete.
+// divide makes the splits and merges of a change, and ends the complete ones.
 func (t *assignments) divide(c *planChange) error {
 	if len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused) == 0 {
 		return nil
@@ -496,7 +496,7 @@ func (t *assignments) merge(number int64, m Merge) {
 	t.changes = append(t.changes, rangeChange{Number: number, From: t.names[m.From], Rest: empty, Gifts: []gift{g}})
 }
 
-// sort sorts the shards by name, and removes the shards in gone.
+// sort sorts the shards by name, and removes those in gone.
 func (t *assignments) sort(gone map[int32]bool) {
 	order := make([]int32, 0, len(t.names))
 	for i := range t.names {

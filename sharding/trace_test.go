@@ -12,14 +12,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// A trace is a keyspace under load, with its members and the owners of its shards, but without a
-// store. In each interval every owner reports the rates of its ranges, with some noise. One plan is
-// made and carried out until the next. A range that was split or merged is busy for one interval,
-// with loads that are estimated from its Parts.
+// A trace is a keyspace under load, its members, and their owners, without a store. In each
+// interval every owner reports the rates of its ranges, with some noise. One plan is made and
+// carried out until the next. A range that was split or merged is busy for one interval, with loads
+// that are estimated from its Parts.
 type trace struct {
 	*KeyLoad
 	a                     Balance
-	blind                 bool // the loads of split or merged ranges are not estimated
+	blind                 bool // the loads of what was split or merged are not estimated
 	members               []Member
 	shards                []Shard
 	fresh                 map[string]float64 // estimates, for one interval
@@ -131,8 +131,8 @@ func (w *trace) judge() {
 	w.least = min(w.least, len(w.shards))
 }
 
-// minute returns the most load that moved within 60 intervals, as a part of all load, and when this
-// was. It begins at the given interval.
+// minute returns the most load that moved within 60 intervals, from one interval on, as a part of
+// all load, and when.
 func (w *trace) minute(from int) (most float64, when int) {
 	for i := from; i < len(w.ledger); i++ {
 		sum := 0.0
@@ -146,8 +146,8 @@ func (w *trace) minute(from int) (most float64, when int) {
 	return most / w.sum[len(w.weight)], when
 }
 
-// checkShape checks the promises of every plan: splits and merges are possible, change each shard
-// at most once, and change no shard that moves or is busy.
+// checkShape checks the promises of every plan: splits and merges are possible, and change each
+// shard once, and none that moves or is busy.
 func checkShape(t testing.TB, c *Cluster, p *Plan) {
 	t.Helper()
 	touched := map[int32]bool{}
@@ -191,10 +191,10 @@ func (w *trace) String() string {
 		w.worst[n], w.raw[n], w.least, w.most, len(w.shards), w.moves, w.splits, w.merges)
 }
 
-// changes returns the number of splits, merges and moves.
+// changes returns the amounts that were split, merged and moved.
 func (w *trace) changes() int { return w.moves + w.splits + w.merges }
 
-// highest returns the highest of the figures from a given index on.
+// highest returns the highest of the figures from one on.
 func highest(of []float64, from int) float64 { return slices.Max(of[from:]) }
 
 // TestZipf: 1,000,000 keys on 50 members are even after ten intervals.
@@ -244,9 +244,8 @@ func isLong() bool {
 }
 
 // TestDrift: for an hour, each minute two hot keys turn cold and two others hot. One is of the
-// hundred hottest, and one is of the 20th to the 200th. If two of the five hottest keys moved to
-// other members in one minute, some member would have 4 % of all load too much. More than 2 % would
-// move.
+// hundred hottest, and one is of the 20th to the 200th. If two of the five hottest move to other
+// members in one minute, some member has 4 % of all load too much, and more than 2 % moves.
 //
 //	go test ./sharding -run TestDrift -v -timeout 30m -args -long
 func TestDrift(t *testing.T) {
@@ -278,7 +277,7 @@ func TestDrift(t *testing.T) {
 		if worst > 1.25 {
 			t.Errorf("seed %d: a member has %.3f times its goal", seed, worst)
 		}
-		if moved > 0.02*1.01 { // the noise is also in the sum of loads
+		if moved > 0.02*1.01 { // the noise is in the sum of loads, too
 			t.Errorf("seed %d: %.2f %% of all load moved in the minute from interval %d on", seed, 100*moved, when)
 		}
 	}

@@ -21,8 +21,8 @@ const (
 	interval = 200 * time.Millisecond
 )
 
-// world is a store with members on it, in a bubble of fake time. If a goroutine is left at the end,
-// the test fails.
+// world is a store with members on it, in a bubble of fake time. A goroutine that is left at the
+// end fails the test.
 type world struct {
 	*testing.T
 	store    *memory.Store
@@ -32,7 +32,7 @@ type world struct {
 	wrap     func(core.Backend) core.Backend // if not nil
 
 	mu      sync.Mutex
-	holders map[string][]string // by shard: the nodes that run its handler
+	holders map[string][]string // shard: who runs its handler
 	grants  map[string]int
 	errs    []error
 }
@@ -42,11 +42,11 @@ func bubble(t *testing.T, f func(w *world)) {
 	bubbleAlone(t, f)
 }
 
-// bubbleAlone runs a bubble while no other test runs.
+// bubbleAlone runs a bubble beside which no test runs.
 func bubbleAlone(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New(), holders: map[string][]string{}, grants: map[string]int{}}
-		defer func() { // also after Fatal, because no goroutine may be left in the bubble
+		defer func() { // also after Fatal: nobody may be left in the bubble
 			for _, m := range w.members {
 				m.crash()
 			}
@@ -212,7 +212,7 @@ func (w *world) shares(within time.Duration, want map[string]int) {
 	}
 }
 
-// leaveNow stops the member as a program does: first the manager, then the elector.
+// leaveNow stops the member like a program: first the manager, then the elector.
 func (m *member) leaveNow() error {
 	m.stop()
 	err := <-m.ran

@@ -43,11 +43,11 @@ func AsHooks(constructor any) any {
 type Work struct {
 	Shards []string
 	// Start begins the work and returns. ctx ends when the lease may no longer be used, so the work
-	// may keep ctx. If Start returns an error, the Elector gives the shard back, and claims it
-	// again after a back-off.
+	// may keep ctx. If Start returns an error, the shard is given back and claimed again after a
+	// back-off.
 	Start func(ctx context.Context, lease *core.Lease) error
 	// Stop ends the work and returns when it has ended. ctx ends when the lease may no longer be
-	// used. Stop must then drop the rest of the work.
+	// used. Drop the rest of the work then.
 	Stop func(ctx context.Context) error
 }
 
@@ -113,7 +113,7 @@ func newElector(p electorParams) (*core.Elector, error) {
 }
 
 // Backends provides the core.Backend that *config.Config chooses among openers. It closes the
-// backend after all parts that use it have stopped.
+// backend after its users have stopped.
 func Backends(openers ...core.Opener) fx.Option {
 	return fx.Provide(func(lc fx.Lifecycle, c *config.Config) (core.Backend, error) {
 		b, err := c.Open(context.Background(), openers...) // within open_wait and open_timeout
@@ -152,8 +152,8 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 			go func() {
 				err := run(ctx)
 				ended <- err
-				if ctx.Err() == nil { // the run ended without being asked to
-					// Shutdown fails only if no goroutine waits for a shutdown.
+				if ctx.Err() == nil { // the run ended unasked
+					// Shutdown fails only if nothing waits for a shutdown.
 					_ = sd.Shutdown(fx.ExitCode(1))
 				}
 			}()
@@ -179,9 +179,8 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 }
 
 // early ends the context before its deadline, to leave time for later hooks. It leaves a tenth of
-// the remaining time, or a second if that is longer, but at most half of the remaining time. A
-// store that syncs its files when it closes needs this time. Without this time, fx would report
-// only that the deadline passed.
+// the rest, or a second if that is more, but at most half. A store that syncs its files when it
+// closes needs this time. Without it, fx reports only that the deadline passed.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -63,17 +63,8 @@ func wait(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// grants returns hooks that count grants.
-func grants(n *atomic.Int32) core.Hooks {
-	return core.Hooks{OnEvent: func(e core.Event) {
-		if e.Kind == core.LeaseGranted {
-			n.Add(1)
-		}
-	}}
-}
-
-// TestModule: an election runs from start to stop on the chosen backend. The other backend is not
-// connected.
+// TestModule: an election runs from start to stop, on the chosen backend; the other
+// one is not connected to.
 func TestModule(t *testing.T) {
 	noLeaks(t)
 	granted, joined := make(chan struct{}), atomic.Bool{}
@@ -108,8 +99,13 @@ func TestModule(t *testing.T) {
 					return nil
 				}}
 			}),
-			tenurefx.AsHooks(func() core.Hooks { return grants(&hooks[0]) }),
-			tenurefx.AsHooks(func() core.Hooks { return grants(&hooks[1]) }),
+			tenurefx.AsHooks(func() core.Hooks {
+				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[0].Add(1) }}
+			}),
+			tenurefx.AsHooks(func() core.Hooks {
+				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[1].Add(1) },
+					OnRevoke: func(*core.RevokedError) {}}
+			}),
 		),
 	)
 	app.RequireStart()
@@ -167,8 +163,7 @@ func TestOwnBackend(t *testing.T) {
 	}
 }
 
-// TestWork: the work starts when the lease is granted, and has ended before the lease is given
-// back.
+// TestWork: work is started on the grant, and joined before the lease is given back.
 func TestWork(t *testing.T) {
 	noLeaks(t)
 	started := make(chan struct{})
@@ -233,13 +228,13 @@ func TestStopIsBounded(t *testing.T) {
 	if err := app.Stop(stop); err == nil || !strings.Contains(err.Error(), "elector") {
 		t.Errorf("got %v", err)
 	}
-	close(release) // only here, because the stop did not wait for the handler
+	close(release) // only here: the stop did not wait for the handler
 	if err := <-wrote; err == nil {
 		t.Error("a write after the stop was accepted")
 	}
 }
 
-// TestSharding: two applications share the shards. When one leaves, the other gets all of them.
+// TestSharding: two applications share shards, one leaves, the other has them all.
 func TestSharding(t *testing.T) {
 	noLeaks(t)
 	c := sqliteConf(t, ", sharding: {interval: 50ms, keyspace: {name: orders, shards: 8}}")
@@ -345,8 +340,8 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// TestRefused: mistakes are reported when the application is made. If fx cannot make an
-// application, it runs no stop hooks, so the backend stays open.
+// TestRefused: mistakes are reported when the application is made. Fx stops nothing
+// of an application that it could not make, so the backend stays open.
 func TestRefused(t *testing.T) {
 	// sharded is an application with options, whose file has other keys.
 	sharded := func(o sharding.Options, keys string) fx.Option {

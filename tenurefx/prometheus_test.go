@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
-// TestMetricsModule: the metrics exist from start to stop, and the hooks update them.
+// TestModule: the metrics are there from start to stop, fed by the hooks.
 func TestMetricsModule(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	serving := make(chan struct{})
@@ -39,7 +39,7 @@ func TestMetricsModule(t *testing.T) {
 	app.RequireStart()
 	wait(t, "the grant", serving)
 	for _, name := range []string{"tenure_member_joined", "tenure_shard_leader", "tenure_leases_granted_total"} {
-		// Hooks run in their own goroutine.
+		// Hooks are called by a goroutine of their own.
 		ample.Wait(t, name+" is not 1", func() bool { return value(t, registry, name) == 1 })
 	}
 	app.RequireStop()
@@ -65,7 +65,7 @@ func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
 	return sum
 }
 
-// TestRegisteredTwice: the error of the start names the metric that is already registered.
+// TestRegisteredTwice: the start says which name is taken.
 func TestRegisteredTwice(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(tenureprom.New(nil)); err != nil {

@@ -45,7 +45,7 @@ func newManager(p managerParams) (managerResult, error) {
 		if err := p.Config.Section("sharding", &o); err != nil {
 			return managerResult{}, err
 		}
-		o.LeaveBudget = cmp.Or(o.LeaveBudget, p.Config.StopTimeout()/2) // the remaining time is for the Elector
+		o.LeaveBudget = cmp.Or(o.LeaveBudget, p.Config.StopTimeout()/2) // the rest is for the Elector
 	}
 	if o.Logger == nil {
 		o.Logger = p.Logger
@@ -68,7 +68,7 @@ func Sharding() fx.Option {
 			if err != nil {
 				return managerResult{}, errtext.Errorf("tenure: sharding: %w", err)
 			}
-			// The hook is appended after the Elector's hook, so it stops first.
+			// The hook is appended after the Elector's, so it stops first.
 			lc.Append(hook("sharding manager", r.Manager.Run, sd))
 			return r, nil
 		}),

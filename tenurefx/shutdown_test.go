@@ -101,9 +101,9 @@ func open(t *testing.T, c *config.Config) core.Backend {
 	return b
 }
 
-// TestShutdownUnderLoad stops the leader's application again and again while it writes. The work
-// must end before the lease is given back, and the standby must continue within a hand-over. No
-// entry is lost or doubled, and nothing is left behind.
+// TestShutdownUnderLoad stops the leader's application again and again while it
+// writes: its work is joined before its lease is given back, the standby goes on
+// within a hand-over, nothing is lost or doubled, and nothing is left behind.
 func TestShutdownUnderLoad(t *testing.T) {
 	for name, part := range stores("stop-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	}
 }
 
-// standby waits until the member knows the leader. From then on, the member learns of changes.
+// standby waits until the member knows the leader: from then on it learns of changes.
 func standby(t *testing.T, m *member) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
@@ -221,7 +221,8 @@ func standby(t *testing.T, m *member) {
 	}
 }
 
-// hung is the application's own backend, which stays open, and the session that joined on it.
+// hung is a backend of the application's own, which stays open, and the session that
+// was joined on it.
 type hung struct {
 	core.Backend
 	session driver.Session
@@ -233,9 +234,10 @@ func (h *hung) Join(ctx context.Context, m driver.Member) (driver.Session, error
 	return s, err
 }
 
-// TestHungHandlerIsFenced: a handler that hangs past the deadline of the stop does no harm. The
-// stop ends in time with an error, and the next member takes over. The store refuses the handler's
-// later writes, which bypass its lease.
+// TestHungHandlerIsFenced: a handler that hangs past the deadline of the stop does
+// no harm. The stop ends in time and says so, the next member takes over, and the
+// handler's later writes, past its lease and straight to the store, are refused by
+// the store.
 func TestHungHandlerIsFenced(t *testing.T) {
 	for name, part := range stores("hangs-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
@@ -279,7 +281,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 			}
 
 			taken := make(chan struct{})
-			var once sync.Once // the lease may be granted again after a lapse
+			var once sync.Once // it may be granted again after a lapse
 			b2 := open(t, c)
 			next := app("next", b2, func(ctx context.Context, l *core.Lease) error {
 				once.Do(func() { close(taken) })

@@ -1,6 +1,6 @@
 // Package tenuretest runs an application's own handler and follower under faults. Several members
-// run in one testing/synctest bubble, on the memory store, in fake time. A test of a few lines
-// plays hundreds of accidents in seconds.
+// run in one testing/synctest bubble, on the memory store, in fake time. A few lines of a test
+// play hundreds of accidents in seconds.
 //
 //	func TestOrders(t *testing.T) {
 //		tenuretest.Run(t, nil, func(w *tenuretest.World) {
@@ -42,10 +42,10 @@
 //
 // # What it does not do
 //
-// A paused or suspended member stops only at calls to the store and in Do. Its own timers continue,
-// so it may see its leases end earlier than a real process would. The clock of a suspended machine
-// stands still only for Tenure. Goroutines that are ready at the same instant run in any order. The
-// scenario must take its own randomness from [World.Rand].
+// A paused or suspended member stops only where it meets others: at calls to the store and in Do.
+// Its own timers continue, so it may see its leases end earlier than a real process would. The
+// clock of a suspended machine stands still only for Tenure. Goroutines that are ready at the same
+// instant run in any order. The scenario must take its own randomness from [World.Rand].
 //
 // [Lease.Err]: https://pkg.go.dev/github.com/tenure-go/tenure/core#Lease.Err
 package tenuretest

@@ -15,8 +15,8 @@ import (
 // errSuperseded is the board's answer to a former owner.
 var errSuperseded = errors.New("a later owner has written to the board")
 
-// board is a service outside the store. It shows the number of the last order, which must never go
-// back.
+// board is a service outside the store: it shows the number of the last order. Its
+// numbers must never go back.
 type board struct {
 	fenced bool
 	token  core.Token
@@ -24,7 +24,7 @@ type board struct {
 	wrong  error
 }
 
-// show is the effect. A fenced board refuses requests from a former owner.
+// show is the effect. A fenced board refuses what comes from a former owner.
 func (b *board) show(token core.Token, number int) error {
 	if b.fenced && token < b.token {
 		return errSuperseded
@@ -37,8 +37,8 @@ func (b *board) show(token core.Token, number int) error {
 	return nil
 }
 
-// serve is the application's handler. It numbers orders under the fence, and shows each number on
-// the board.
+// serve is the application's handler: it numbers orders under the fence, and shows each
+// number on the board.
 func serve(ctx context.Context, m *tenuretest.Member, b *board, lease *core.Lease) error {
 	last := 0
 	item, err := lease.Get(ctx, "last")
@@ -97,8 +97,8 @@ func orders(w *tenuretest.World) {
 	}
 }
 
-// This example runs an application's handler under faults. The first test passes because the board
-// has a fence. The second passes because, without the fence, the orders go wrong.
+// An application's handler under faults. The first test passes: the board has a fence.
+// The second passes as well, since without it the orders go wrong.
 func Example() {
 	testOrders := func(t *testing.T) { tenuretest.Run(t, nil, orders) }
 	testOrdersControl := func(t *testing.T) { tenuretest.Control(t, &tenuretest.Options{Seeds: 100}, orders) }

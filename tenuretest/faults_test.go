@@ -27,8 +27,8 @@ func contend(ctx context.Context, m *tenuretest.Member, shard core.ShardID, lead
 	return e.Run(ctx)
 }
 
-// superseded is a scenario that fails if a process trusts a lease although a later lease has been
-// granted.
+// superseded is a scenario that fails where a process trusts a lease although a later
+// one has been granted.
 func superseded(w *tenuretest.World) {
 	var newest atomic.Int64
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
@@ -47,8 +47,8 @@ func superseded(w *tenuretest.World) {
 	w.Play()
 }
 
-// The clock of a suspended machine stands still, so its process trusts its leases beyond their end.
-// No other fault has that effect.
+// The clock of a suspended machine stands still: its process trusts its leases beyond
+// their end. No other fault has that effect.
 func TestSuspendedClockStandsStill(t *testing.T) {
 	t.Parallel()
 	if seed, _, _ := find(t, &tenuretest.Options{Faults: tenuretest.Suspend}, superseded); seed == 0 {
@@ -63,7 +63,7 @@ func TestSuspendedClockStandsStill(t *testing.T) {
 	}
 }
 
-// numbered is a scenario with no fence but the store's.
+// numbered is a scenario whose only fence is the store's.
 func numbered(w *tenuretest.World) {
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
 		return contend(ctx, m, "amounts", func(ctx context.Context, lease *core.Lease) error {
@@ -93,7 +93,7 @@ func TestControlHasNoFence(t *testing.T) {
 	tenuretest.Control(t, &tenuretest.Options{Seeds: 100}, numbered)
 }
 
-// A member has one fault at a time, at least one member has none, and every kind of fault occurs.
+// A member has one fault at a time, and one of them none; every kind occurs.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	for seed := 1; seed <= 50; seed++ {
@@ -119,8 +119,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A commit that a member was told is not applied is not in the log. This is true even if the member
-// crashes between the store and the answer (E1).
+// What a member is told was not applied is not in the log, also where the member crashes
+// between the store and the answer (E1).
 func TestRefusedIsNotApplied(t *testing.T) {
 	t.Parallel()
 	tenuretest.Run(t, &tenuretest.Options{Seeds: share.Of(t, "seeds", 40, 8)}, func(w *tenuretest.World) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// backend is a member's connection to the store. It also gives core the clocks of the process.
+// backend is a member's store, which also gives core the clocks of the process.
 type backend struct {
 	core.Backend
 	process *virtual.Process
@@ -23,7 +23,7 @@ var _ virtual.Host = (*backend)(nil)
 // Process implements virtual.Host.
 func (b *backend) Process() *virtual.Process { return b.process }
 
-// link connects a process to the store and to other services, with the process's faults.
+// link connects a process to others, with its faults.
 type link struct {
 	process *virtual.Process
 	gone    chan struct{} // closed by a crash
@@ -57,7 +57,7 @@ func (l *link) set(f Faults, on bool) {
 	l.moved = make(chan struct{})
 }
 
-// crash ends the process, as seen by the store and by other processes.
+// crash ends the process as the others see it.
 func (l *link) crash() { close(l.gone) }
 
 func (l *link) crashed() bool {
@@ -96,7 +96,7 @@ func (l *link) await(ctx context.Context, while Faults) error {
 	}
 }
 
-// message is a call to the store, or an effect of Do, that is under way.
+// message is a call of a member on its way, or an effect of Do.
 type message struct {
 	m    *Member
 	what string
@@ -115,7 +115,7 @@ func (m *Member) message(what ...any) *message {
 // travel waits while the message is on its way.
 func (x *message) travel(ctx context.Context) error {
 	w := x.m.w
-	// The time includes nanoseconds, so that two events rarely happen at the same instant.
+	// The time has nanoseconds, so that two events rarely happen at the same instant.
 	most := int64(w.o.TTL / 250)
 	t := time.NewTimer(time.Duration(most/10 + w.draw(most, x.m.node, x.what, x.n)))
 	defer t.Stop()
@@ -129,8 +129,8 @@ func (x *message) travel(ctx context.Context) error {
 	}
 }
 
-// pass waits while one of the faults is on. Afterwards, the messages that the fault held continue
-// at slightly different times.
+// pass waits while one of the faults is on. The messages that the fault held continue a little
+// later, each at its own time.
 func (x *message) pass(ctx context.Context, faults Faults) error {
 	for x.m.link.has(faults) {
 		if err := x.m.link.await(ctx, faults); err != nil {
@@ -146,7 +146,7 @@ func (x *message) pass(ctx context.Context, faults Faults) error {
 	return nil
 }
 
-// around carries one call from the member to the store.
+// around carries one call of the member to the store.
 func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	x := m.message(c.Op, " ", c.Shard, " ", c.Key)
 	if err := x.travel(ctx); err != nil {
@@ -193,8 +193,8 @@ func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(con
 	return err
 }
 
-// unheard returns the error of a call that the store may have executed. ErrCrashed would mean that
-// the store did nothing.
+// unheard returns the error of a call that the store may have done. ErrCrashed would mean that it
+// did nothing.
 func unheard(gone error) error {
 	if errors.Is(gone, ErrCrashed) {
 		return errUnheard

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// ErrNoReply is the error of Do if Do called effect, but the member has no reply: the reply was
-// lost, or the member crashed before the reply came. It is unknown whether the effect was refused.
+// ErrNoReply is the error of Do if effect was called but the member has no reply. The reply was
+// lost, or the member crashed before it came. Whether the effect was refused is unknown.
 var ErrNoReply = errors.New("tenuretest: no reply: the effect was made or refused")
 
 // ErrCrashed is the error of a crashed member's calls, which have no effect.
@@ -25,14 +25,14 @@ var ErrCrashed = fmt.Errorf("tenuretest: the member has crashed: %w", core.ErrCl
 // errStopped is the cause of the end of main's context.
 var errStopped = errors.New("tenuretest: the member is stopped")
 
-// slot is a sequence of processes with the same node label: a member and its restarts.
+// slot is a place for a member: a sequence of processes with one label.
 type slot struct {
 	w     *World
 	node  string
 	main  func(ctx context.Context, m *Member) error
-	life  int // the number of processes so far
+	life  int // number of processes so far
 	now   *Member
-	lives sync.WaitGroup // goroutines that run main
+	lives sync.WaitGroup // the goroutines of main
 }
 
 // Member is one process, from its start to its end. All methods are safe for concurrent use.
@@ -151,19 +151,17 @@ func (m *Member) Options() *core.Options {
 	return &core.Options{
 		Node: m.node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, LockDir: "none", Seed: seed,
 		Logger: slog.New(slog.DiscardHandler),
-		Hooks: core.Hooks{OnEvent: func(e core.Event) {
-			switch e.Kind {
-			case core.LeaseGranted:
+		Hooks: core.Hooks{
+			OnGrant: func(e core.LeaseEvent) {
 				m.note("%s holds %s, token %d", m.node, e.Fence.Shard, e.Fence.Token)
-			case core.LeaseEnded:
-				if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
-					m.note("%s loses %s, token %d: %v", m.node, e.Fence.Shard, e.Fence.Token, r.Cause)
-				}
-			case core.WriteRefused:
+			},
+			OnRevoke: func(e *core.RevokedError) {
+				m.note("%s loses %s, token %d: %v", m.node, e.Fence.Shard, e.Fence.Token, e.Cause)
+			},
+			OnRefused: func(e *core.FencedError) {
 				m.note("%s: a write to %s is refused, token %d", m.node, e.Fence.Shard, e.Fence.Token)
-			default: // not shown
-			}
-		}},
+			},
+		},
 	}
 }
 
@@ -175,12 +173,12 @@ func (m *Member) note(format string, args ...any) {
 }
 
 // Do makes an effect outside the store, as a request to another service would. Do takes time, and
-// waits while the member is paused or suspended. A crashed member makes no effect. Do calls the
-// function effect at most once, and never while another member's effect is made. That function must
-// not wait. Its error means that the effect was refused.
+// waits while the member is paused or suspended. A crashed member makes no effect. Do calls effect
+// at most once, and never while another member's effect is made. effect must not wait. Its error
+// means that the effect was refused.
 //
-// If Do called the function, it returns the function's error, or ErrNoReply if the member has no
-// reply. Otherwise, Do returns ErrCrashed or ctx's error.
+// If effect was called, Do returns its error, or ErrNoReply if the member has no reply.
+// Otherwise, Do returns ErrCrashed or ctx's error.
 func (m *Member) Do(ctx context.Context, effect func() error) error {
 	x := m.message("do")
 	if err := x.travel(ctx); err != nil {

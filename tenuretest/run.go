@@ -105,11 +105,11 @@ func Run(t *testing.T, o *Options, scenario func(w *World)) {
 	}
 }
 
-// Control plays the scenario as Run does, but on stores without a fence. Like a store without
-// checks, they apply a write under a superseded token. Control passes at the first seed that fails,
-// and logs it. If no seed fails, Control fails, because checks that find no damage without a fence
-// prove nothing in Run. If a scenario's effects have their own fence, the scenario must omit that
-// fence if World.Control is true.
+// Control plays the scenario as Run does, but on stores without a fence. These apply a write under
+// a superseded token, as an application without checks would. Control passes at the first seed that
+// fails, and logs it. If no seed fails, Control fails: the scenario's checks see no damage, so a
+// Run that passes proves nothing. If a scenario's effects have their own fence, the scenario must
+// omit that fence if World.Control is true.
 func Control(t *testing.T, o *Options, scenario func(w *World)) {
 	t.Helper()
 	c, err := o.resolve()
@@ -144,7 +144,7 @@ func play(t *testing.T, o Options, seed int, control bool, scenario func(w *Worl
 	return w
 }
 
-// replay returns the command that repeats the test with this name.
+// replay returns the command that plays a test by its name again.
 func replay(test string) string {
 	parts := strings.Split(test, "/")
 	for i, p := range parts {

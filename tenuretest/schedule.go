@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// step is the beginning or the end of a member's fault.
+// step is the begin or the end of a fault of a member.
 type step struct {
 	at     time.Duration // since the world began
 	member int
@@ -15,8 +15,8 @@ type step struct {
 	on     bool
 }
 
-// schedule returns when faults begin and end. The result depends only on the seed. Each member has
-// one fault at a time. If there are several members, at least one has no fault at any time.
+// schedule returns the begins and ends of faults, which depend only on the seed. A member has one
+// fault at a time. If there are several members, one has none.
 func (w *World) schedule() []step {
 	rnd := rand.New(rand.NewPCG(w.seed, 3))
 	kinds := w.o.Faults.kinds()

@@ -31,7 +31,7 @@ func TestFollower(t *testing.T) {
 	tenuretest.Run(t, &tenuretest.Options{Seeds: 10}, accounts(false))
 }
 
-// planted is the application with a bug: its effect on the board is not fenced.
+// planted is the application with a bug: its effect on the board is outside the fence.
 func planted(w *tenuretest.World) {
 	b := &board{}
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error { return run(ctx, m, b) })
@@ -42,7 +42,7 @@ func planted(w *tenuretest.World) {
 	}
 }
 
-// find returns the first of 100 seeds that fails.
+// find is the first of 100 seeds that fails.
 func find(t *testing.T, o *tenuretest.Options, scenario func(*tenuretest.World)) (seed int, failures, events []string) {
 	t.Helper()
 	for seed := 1; seed <= 100; seed++ {
@@ -53,8 +53,9 @@ func find(t *testing.T, o *tenuretest.Options, scenario func(*tenuretest.World))
 	return 0, nil, nil
 }
 
-// Each bug is found within 100 seeds, by the faults that can show it. Every replay has the same
-// failure and the same events before it. Events at one instant may be in another order.
+// Each bug is found within 100 seeds, by the faults that can show it, and every replay
+// is the same: the failure, and what happened before it. What happened at one instant
+// may be in another order.
 func TestPlantedBugs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -90,8 +91,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// A member that is not stopped between its check and its effect makes no effect under a superseded
-// lease, because its leases are exclusive.
+// A member that is not stopped between its check and its effect makes none under a
+// superseded lease: the leases hold.
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
 	o := &tenuretest.Options{Faults: tenuretest.Cut | tenuretest.Crash | tenuretest.LostReply}
@@ -103,8 +104,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-// This test checks the output of a failing test, and that the printed command plays the same events
-// again. It also checks a control that does not fail. The failing tests run in another process.
+// What a failing test prints, and that the command in it plays the same again; and a
+// control that does not fail. The tests that fail run in another process.
 func TestFailuresSayHow(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TENURETEST_FAIL") != "" {

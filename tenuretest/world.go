@@ -30,7 +30,7 @@ type World struct {
 	rnd     *rand.Rand
 	start   time.Time
 	store   *memory.Store
-	backend core.Backend // for the scenario's checks; has no faults
+	backend core.Backend // the scenario's, without faults
 	slots   []*slot
 	late    sync.WaitGroup // requests that arrive after their caller gave up
 	effects sync.Mutex     // held while an effect of Do is made
@@ -67,11 +67,11 @@ func (w *World) Control() bool { return w.control }
 // Backend returns the store without faults, for the scenario's checks. The world closes it.
 func (w *World) Backend() core.Backend { return w.backend }
 
-// Start starts n members, each in its own goroutine. The function main does what a process does
-// from its start until ctx ends, as if at SIGTERM: it makes an Elector on m.Backend, runs it, and
-// returns when everything has ended. After a crash, Start calls main again with another Member. If
-// a member that did not crash returns an error, the scenario fails. Make objects that outlive a
-// process before Start.
+// Start starts n members, each in its own goroutine. main does what a process does from its start
+// until ctx ends, as if at SIGTERM. It makes an Elector on m.Backend, runs it, and returns when
+// everything has ended. After a crash, Start calls main again with another Member. If a member
+// that did not crash returns an error, the scenario fails. Before Start, make the objects that
+// outlive a process.
 func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 	for range n {
 		s := &slot{w: w, node: fmt.Sprintf("m%d", len(w.slots)+1), main: main}
@@ -81,8 +81,8 @@ func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 }
 
 // Play plays faults for Options.Length in the time of the bubble. Then it ends all faults, and
-// starts members that are down. If there are two or more members, at least one has no fault at any
-// time.
+// starts members that are down. If there are two or more members, at any time at least one has no
+// fault.
 func (w *World) Play() {
 	w.note("faults begin")
 	for _, s := range w.schedule() {
@@ -104,8 +104,8 @@ func (w *World) Look(f func()) {
 	f()
 }
 
-// Await waits until cond is true, for at most 1000 TTL in the time of the bubble. If cond is still
-// false, the scenario fails and ends. Await calls cond in the same way as Look calls f.
+// Await waits until cond is true, for at most 1000 TTL in the time of the bubble. If cond is
+// still false, the scenario fails and ends. Await calls cond as Look calls f.
 func (w *World) Await(what string, cond func() bool) {
 	step := w.o.TTL / 20
 	for range 20 * 1000 {
@@ -119,8 +119,8 @@ func (w *World) Await(what string, cond func() bool) {
 	w.Fatalf("not within %v: %s", 1000*w.o.TTL, what)
 }
 
-// Stop stops all members in an orderly way, and waits until they have ended. After Stop, no member
-// can be started.
+// Stop stops all members in an orderly way and waits until they have ended. Nothing can be started
+// after it.
 func (w *World) Stop() {
 	if w.stopped {
 		return
@@ -162,8 +162,8 @@ func (w *World) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// FailNow ends a failed scenario. Together with Errorf and Helper, it lets assertion libraries use
-// a World.
+// FailNow ends a failed scenario. With Errorf and Helper, it makes a World work with assertion
+// libraries.
 func (w *World) FailNow() { runtime.Goexit() }
 
 // Helper does nothing.
@@ -183,7 +183,7 @@ func (w *World) note(format string, args ...any) {
 	w.events = append(w.events, line)
 }
 
-// story returns the events, and the command that repeats them.
+// story returns the events, and how to play them again.
 func (w *World) story(test string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "play it again, in this package's folder: %s\n", replay(test))

@@ -49,8 +49,8 @@ type application struct {
 	whole   error // error of the whole batch, if no transaction is decided
 }
 
-// together sends a batch with a piggybacked transaction that must be applied together with the
-// items. It leaves items that do not fit into one transaction to the next call.
+// together sends a batch with a piggybacked transaction, which must be applied together with
+// the items. It leaves items that do not fit into one transaction for the next call.
 func (a *application) together(ctx context.Context, todo []int) {
 	for len(todo) > 0 && !a.over {
 		rest := a.send(ctx, todo)
@@ -148,7 +148,7 @@ func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 }
 
 // applied takes the results of an applied request. All results have one index, which Consul returns
-// only for records that were put. The revision before is below that index.
+// only for records that were put. before is below that index.
 func (a *application) applied(r *request, answer *reply, before uint64, witness kv.Pair) error {
 	entries, err := r.match(answer)
 	if err != nil {
@@ -160,9 +160,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 			index = entries[i].ModifyIndex
 		}
 	}
-	// A request that only deletes is later than every index known when it was sent. learn records
-	// that limit too, because otherwise the next request of this kind would return the same limit
-	// (rule I1).
+	// A request that only deletes is later than every index known when it was sent. learn also
+	// records that limit. Otherwise, the next such request would return the same one (rule I1).
 	if index == 0 {
 		index = before + 1
 	}

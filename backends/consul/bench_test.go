@@ -224,8 +224,8 @@ func BenchmarkBeat(b *testing.B) {
 	}
 }
 
-// BenchmarkTail measures the time from the acknowledgement of a commit until a follower in another
-// process has the entry. It also measures the bytes that the follower received for the entry.
+// BenchmarkTail measures the time from the acknowledgement of a commit until a
+// follower in another process has the entry, and the bytes that it received for it.
 func BenchmarkTail(b *testing.B) {
 	server, ns := pool.Get(b, servers.Consul, nil), fresh()
 	s := join(b, openOn(b, server, ns, new(traffic)), "n1")
@@ -258,8 +258,8 @@ func BenchmarkTail(b *testing.B) {
 	b.ReportMetric(float64(count.bytes.Load()-before)/float64(number), "received-B/op")
 }
 
-// BenchmarkConsulLock measures the alternative: a lock of Consul's own client for each shard, with
-// 64 goroutines if there are many shards.
+// BenchmarkConsulLock measures the alternative: a lock of Consul's own client for
+// each shard, with 64 goroutines for many.
 func BenchmarkConsulLock(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	other, err := client(server)
@@ -313,8 +313,8 @@ func BenchmarkConsulLock(b *testing.B) {
 		}
 		quantiles(b, took)
 	})
-	// This is the lower limit of a hand-over: a write, another client's blocking query for it, and
-	// the other client's write.
+	// The lower limit of a hand-over: a write, another client's blocking query of it, and its
+	// write.
 	b.Run("bare", func(b *testing.B) {
 		key := fresh()
 		clients := [2]*api.KV{client.KV(), other.KV()}
@@ -387,7 +387,7 @@ func BenchmarkConsulLock(b *testing.B) {
 	})
 }
 
-// all64 processes each item, from 64 goroutines.
+// all64 does something with each item, from 64 goroutines.
 func all64[T any](b *testing.B, items []T, do func(T) error) {
 	work, done := make(chan T), make(chan error)
 	for range 64 {

@@ -36,8 +36,8 @@ type Config struct {
 	ServerName string `json:"server_name" yaml:"server_name"`
 }
 
-// Open opens a namespace through its own clients, which Close closes. See the package comment for
-// their connections.
+// Open opens a namespace through its own clients, which Close closes. They have at most six
+// connections, and more only while heartbeats are unanswered.
 func Open(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
 	if o != nil {

@@ -17,7 +17,7 @@ import (
 // backendName is the backend's name in Info and of its Opener.
 const backendName = "consul"
 
-// Backend is a namespace in Consul's key-value store. It implements driver.Backend and is safe for
+// Backend is a namespace in Consul's key-value store. It implements driver.Backend. Safe for
 // concurrent use.
 type Backend struct {
 	*kv.Backend
@@ -26,11 +26,12 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// OpenClient opens a namespace through the caller's client, which the Backend does not close. The
-// client's HTTP client must not set a time-out or repeat requests. The client decides how many
-// connections it keeps. With the caller's client, a Backend decodes a whole list of records,
-// whatever its size. A Backend from Open drops long values as they arrive. ctx limits only the
-// opening. o may be nil. An error says what to change.
+// OpenClient opens a namespace through the caller's client, which a Close of the Backend leaves
+// open. The client's HTTP client must not set a time-out or repeat requests. While heartbeats
+// are answered, the Backend has at most six requests in flight. The client decides how many
+// connections it keeps. The client decodes a whole list of records, whatever its size. A
+// Backend from Open drops long values as they arrive. The context limits the opening only. o
+// may be nil. An error says what to change.
 func OpenClient(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: OpenClient needs a client", namespace, driver.ErrInvalid)
@@ -92,9 +93,9 @@ func (s *store) fit(txns []kv.Txn) int {
 	return len(txns)
 }
 
-// GuardOps returns operations to put at the front of the caller's transaction on the same Consul.
-// With these operations, the transaction takes effect only if the fence is the shard's current
-// grant (rule F1):
+// GuardOps returns operations to put at the front of a caller's transaction on the same Consul.
+// With them, the transaction takes effect only if the fence is the shard's current grant (rule
+// F1):
 //
 //	ops, err := b.GuardOps(ctx, fence)
 //	ok, res, _, err := client.Txn().Txn(append(ops, put), nil)
@@ -114,10 +115,10 @@ func (b *Backend) GuardOps(ctx context.Context, f driver.Fence) (api.TxnOps, err
 	return ops, nil
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls RaiseFloor after restoring a snapshot into another cluster. Pass the highest token known
-// from logs, marks or metrics. Backends that are already open then return ErrStoreChanged and must
-// be opened again.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring a snapshot into another cluster. Pass the highest token
+// known from logs, marks or metrics. Open backends then answer ErrStoreChanged and must be
+// opened again.
 func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above driver.Token, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -18,7 +18,7 @@ var errClosed = errors.New("tenure: the client of consul was closed")
 
 // writeError classifies the failure of a request that was sent to change something (rule E1). A
 // refusal is certain if it comes before Consul hands the transaction to its log, or if the
-// connection was never made. Every other outcome is unknown, because an agent that lost the leader
+// connection was never made. Everything else is unknown, because an agent that lost the leader
 // answers 500 both before and after that point.
 func writeError(err error) error {
 	var status api.StatusError
@@ -44,7 +44,7 @@ func writeError(err error) error {
 
 const adviceACL = "the ACL token lacks a right, expired or was revoked: see the policy in docs/backends/consul.md"
 
-// neverSent reports whether no byte of the request was sent, because there was no connection or the
+// neverSent reports whether no byte of the request left, because there was no connection or the
 // server's certificate was refused.
 func neverSent(err error) bool {
 	var dial *net.OpError
@@ -57,7 +57,7 @@ func notSent(err error) error {
 }
 
 // operationError returns nil if the operation was refused because a condition does not hold.
-// Otherwise, it returns the reason why the transaction was not applied.
+// Otherwise, it returns why the transaction was not applied.
 func operationError(o *operation, what string) error {
 	switch lower := strings.ToLower(what); {
 	case strings.Contains(lower, "permission denied") || strings.Contains(lower, "lacks permission"):

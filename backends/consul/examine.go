@@ -15,7 +15,7 @@ import (
 var _ driver.Examiner = (*Backend)(nil)
 
 // Examine implements driver.Examiner. Consul always syncs its log, and its API reports no clock.
-// The Backend needs neither the right to list the servers nor the right to read its own token.
+// The Backend needs no right to list the servers, and no right of a token to read itself.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	c, err := b.store.begin(ctx, requests)
 	if err != nil {

@@ -51,8 +51,8 @@ func again(t *testing.T, what string, do func(context.Context) error) {
 	}
 }
 
-// TestQuorumLost: while two of three servers are gone, nothing is decided, and no member gets an
-// error that it lost something. When one of them is back, the same session has the same lease.
+// TestQuorumLost: with two of three servers gone nothing is decided, and no member gets an error
+// that it lost something. With one of them back the same session has the same lease.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -101,9 +101,9 @@ func TestQuorumLost(t *testing.T) {
 	commit(t, s, entry1(fences[0], head.Number+1, []byte("after")))
 }
 
-// TestQuorumLostForLong is the same test with electors, and for ten TTLs. No member is evicted, and
-// each shard stays with its owner. The electors use the server that stays, because a member is
-// evicted rightly if its agent comes back later than a majority.
+// TestQuorumLostForLong is the same with electors, and for ten TTLs: no member is evicted, and each
+// shard stays with its owner. They use the server that stays, because a member whose agent is back
+// later than a majority is evicted rightly.
 func TestQuorumLostForLong(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -175,7 +175,7 @@ func TestServerStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(t, "a heartbeat afterwards", s.Beat)
-	// The write has the same nonce and number, so that it is applied once in any case.
+	// With the same nonce and number, so that it is applied once in any case.
 	again(t, "the commit, again or found", func(ctx context.Context) error {
 		page, err := b.ReadLog(ctx, fences[0].Shard, 0, 10)
 		if err != nil {
@@ -191,7 +191,7 @@ func TestServerStopped(t *testing.T) {
 	})
 }
 
-// TestRepliesLost holds the server's answers. The calls were applied, but no caller knows this.
+// TestRepliesLost holds the server's answers: the calls were applied, and no caller knows it.
 func TestRepliesLost(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -424,7 +424,7 @@ func storeOver(t *testing.T, l *slots) (*store, kvkeys.Keys) {
 }
 
 // TestReadIsNotOlderThanFollow: a client has an index from a blocked query, and then reads another
-// prefix with an earlier last change. It must not conclude that the store went back.
+// prefix that last changed before. It must not take this for a store that went back.
 func TestReadIsNotOlderThanFollow(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -450,8 +450,8 @@ func TestReadIsNotOlderThanFollow(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsHaveTheirOwnSlot: a heartbeat passes while every slot for other requests is taken
-// (rule E4).
+// TestHeartbeatsHaveTheirOwnSlot: one passes while every slot for other requests is
+// taken (rule E4).
 func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
@@ -496,8 +496,8 @@ func TestPingsHaveTheirOwnSlots(t *testing.T) {
 	}
 }
 
-// TestAcquireCost counts the requests of 10,000 claims, for the first time and after their holder
-// was evicted. A loaded machine cannot change this count.
+// TestAcquireCost counts the requests of 10,000 claims, for the first time and after
+// their holder was evicted: a count, which a loaded machine cannot change.
 func TestAcquireCost(t *testing.T) {
 	t.Parallel()
 	count := new(traffic)
@@ -550,7 +550,7 @@ func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	}
 }
 
-// TestRefusedHeartbeatHasItsOwnSlot: after a refused heartbeat, the read of the reason waits for no
+// TestRefusedHeartbeatHasItsOwnSlot: the read of the reason of a heartbeat's refusal waits for no
 // other request (rule E4).
 func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	t.Parallel()

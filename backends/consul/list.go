@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Values that may be too long (kv.Range.Largest) have at most 512 KiB each. The Backend reads a few
-// at a time, and more while none is too long.
+// Values that may be too long (kv.Range.Largest) have at most 512 KiB each. They are read a few
+// at a time, and more at a time while none is too long.
 const cautious, trusting = 4, 16
 
 // Range reads a prefix. Consul answers with a whole prefix. To read a part, Range first reads
@@ -96,8 +96,8 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 	return names, page, s.date(page, known, meta)
 }
 
-// date sets the index up to which the page contains everything. The index of a prefix is the index
-// of its latest change. It goes back when Consul forgets a deletion. The page also contains
+// date sets the index up to which the page contains everything. The index of a prefix is that of
+// its latest change, and goes back when Consul forgets a deletion. The page also contains
 // everything up to the index known before the read.
 func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	if err := possible(meta.LastIndex); err != nil {

@@ -19,8 +19,8 @@ import (
 
 const listed, longValue = 100, 400 << 10
 
-// A slowList answers with records of which nine in ten are long. When a record is requested, the
-// records before it must be decoded, without the long values.
+// A slowList answers with records of which nine in ten are long. When one is asked for, the records
+// before it must be decoded, without the long values.
 type slowList struct {
 	t    *testing.T
 	into *listing

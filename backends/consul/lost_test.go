@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestLostConnection: connections that are lost silently delay no process for long.
+// TestLostConnection: connections lost in silence delay no process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)

@@ -166,8 +166,15 @@ func TestRunTimePolicy(t *testing.T) {
 			return b, nil
 		}}
 	}}
-	conformance.TestCases(t, h, "Acquire/Exclusive", "Acquire/PartialBatch", "Commit/AppliesWhenCurrent",
+	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Acquire/PartialBatch",
+		"Commit/AppliesWhenCurrent",
 		"Commit/FencedAfterTakeover", "Membership/SupersedeEndsFormer", "Log/TailAllShards", "Views/FullThenDelta", "Errors/RightTakenAway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Failed)) > 0 || len(report.With(conformance.Passed)) == 0 {
+		t.Error(report)
+	}
 
 	for _, namespace := range []string{"app", "app/eu"} {
 		if err := create(t.Context(), namespace); err != nil {
@@ -211,8 +218,7 @@ func TestRunTimePolicy(t *testing.T) {
 	if err := remove("app/!state/"); err != nil {
 		t.Errorf("deleting all shards and members: %v", err)
 	}
-	// The answer to the first write shows that the store changed, although that write was applied
-	// (E1).
+	// The answer to the first write shows it, although that write was applied (E1).
 	late := driver.Member{Session: "late", Node: "n2", TTL: time.Minute}
 	if _, err := b.Join(t.Context(), late); !driver.Unknown(err) {
 		t.Errorf("a process that saw the removed namespace joins: %v, want an unknown outcome", err)
@@ -261,8 +267,8 @@ func TestIdentityTampered(t *testing.T) {
 	})
 }
 
-// TestTokenRevoked: after a member's token lost a right, the member's writes are certainly not
-// applied, and the error does not claim that its session was lost.
+// TestTokenRevoked: without its right a member's writes are certainly not applied, and the error
+// does not claim that its session was lost.
 func TestTokenRevoked(t *testing.T) {
 	t.Parallel()
 	server, admin := guarded(t)
@@ -328,7 +334,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestAddress: an address without a scheme leaves the environment's TLS on. The test is not
+// TestAddress: an address without a scheme leaves the environment's TLS on. Not
 // parallel, because it sets the environment.
 func TestAddress(t *testing.T) {
 	const on = "true"

@@ -76,8 +76,8 @@ func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 	return l, nil
 }
 
-// slotKind holds the slots of one kind, which are interchangeable. To keep connections few, it
-// hands out the slots that were used last.
+// slotKind holds the slots of one kind, which are interchangeable. To keep connections few,
+// take prefers the slots used last.
 type slotKind struct {
 	free chan struct{} // one token for each idle slot
 	keep int           // number of connections that stay open without a request; 0: all
@@ -145,9 +145,9 @@ func (l *slots) drop() {
 	}
 }
 
-// single returns a transport that never has more than one connection. A connection counts from
-// before its dial until after its close. http.Transport's own limit also counts an abandoned dial.
-// In a cut network, an abandoned dial would block the next heartbeat. A slot therefore drops it.
+// single returns a transport that never has more than one connection, counted from before its
+// dial until after its close. http.Transport's own limit also counts an abandoned dial. In a
+// cut network, such a dial would block the next heartbeat. Here a slot drops it.
 func single(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	place := make(chan struct{}, 1)
 	return transport(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -165,7 +165,7 @@ func single(dial func(ctx context.Context, network, addr string) (net.Conn, erro
 	})
 }
 
-// placed is a connection that returns its place when it is closed.
+// placed is a connection that gives its place back when it is closed.
 type placed struct {
 	net.Conn
 	once  sync.Once

@@ -128,8 +128,8 @@ func TestConnections(t *testing.T) {
 			defer close(counted)
 			var before map[string]bool
 			for pace := time.NewTicker(5 * time.Millisecond); ; {
-				// A socket that is being closed is missing from the next list, and the kernel's
-				// list does not show a single instant.
+				// A socket that is being closed is missing the next time, and the kernel's list is
+				// not of one instant.
 				now, lasting := sockets(t, port), 0
 				for own := range now {
 					if before[own] {
@@ -202,7 +202,7 @@ func TestDialInVain(t *testing.T) {
 			Txns: []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}}})
 		return err
 	}
-	// Its time ends while it dials, however slow the machine is.
+	// Its time is over while it dials, however slow the machine is.
 	given, end := context.WithCancel(t.Context())
 	go func() {
 		<-dialing
@@ -218,7 +218,7 @@ func TestDialInVain(t *testing.T) {
 			t.Errorf("afterwards: %v", err)
 		}
 	}
-	// On a busy machine, http.Transport may give a connection up, and dial again.
+	// On a busy machine http.Transport may give a connection up, and dial again.
 	if dials.Load() < 2 || most.Load() != 1 {
 		t.Errorf("%d dials and %d connections at once, want at least 2, and 1", dials.Load(), most.Load())
 	}

@@ -21,7 +21,7 @@ func TestReadsNeedMajority(t *testing.T) {
 	slow := &servers.Options{Config: []string{"performance = { raft_multiplier = 5 }"}} // so that it loses the leader slowly
 	members := servers.NewCluster(t, servers.Consul, 3, slow).Members()
 	leader := leaderOf(t, members)
-	// The order matters, because another server may be the leader afterwards.
+	// In this order: the leader may be another one afterwards.
 	t.Run("leader", func(t *testing.T) { readsNeedMajority(t, members, leader, &api.QueryOptions{}) })
 	t.Run("follower", func(t *testing.T) {
 		readsNeedMajority(t, members, (leader+1)%3, &api.QueryOptions{AllowStale: true})

@@ -141,8 +141,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	return c, nil
 }
 
-// heard notes the outcome of a request for its address, and returns the error for the caller. If
-// the context or Close ended the request, the error reports that.
+// heard notes the outcome of a request for its address, and returns the error for the caller.
+// If the context or Close ended the request, that decides the error.
 func (c *call) heard(err error) error {
 	var refused api.StatusError
 	switch {
@@ -216,9 +216,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.get(ctx, k, keys)
 }
 
-// get reads keys in transactions, each at one index. Although every decision compares the records
-// again, get reads in consistent mode, because an old leader would return records that were
-// replaced long ago.
+// get reads keys in transactions, each at one index. Every decision on them compares again. It
+// still reads in consistent mode, because an old leader would return records replaced long ago.
 func (s *store) get(ctx context.Context, k kind, keys []string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for lo := 0; lo < len(keys); lo += s.ops {

@@ -110,7 +110,7 @@ func BenchmarkTakeover(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			led, done := make(chan time.Time, 1), make(chan error, 1)
 			go func() { done <- elect(ctx, server.Addr(), name, func() { led <- time.Now() }) }()
-			// The standby has joined, and the kills are spread over every phase of the heartbeats.
+			// The standby has joined, and the kill meets every phase of the heartbeats.
 			time.Sleep(takeoverTTL + time.Duration(i%10)*takeoverTTL/30)
 			killed := time.Now()
 			_ = cmd.Process.Kill()

@@ -240,8 +240,8 @@ func (e *entry) pair() kv.Pair {
 	return p
 }
 
-// match returns the entry of each operation, or nil if the operation has none. Consul silently
-// omits entries that the token may not read.
+// match returns the entry of each operation, nil for operations without one. Consul silently omits
+// entries that the token may not read.
 func (r *request) match(a *reply) ([]*entry, error) {
 	entries := make([]*entry, len(r.ops))
 	n := 0

@@ -98,7 +98,7 @@ func (u unit) width() int {
 }
 
 // fit returns how many of the units fit in one request. The server counts the nested transactions
-// plus the width of the widest one.
+// and the width of the widest.
 func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 	bytes, widest := 0, 0
 	for _, c := range guard {

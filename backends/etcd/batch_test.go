@@ -85,7 +85,7 @@ func TestUnits(t *testing.T) {
 		t.Errorf("a guard that does not hold: %+v", out)
 	}
 
-	// A transaction that is too large fails alone, and nothing of it is sent.
+	// One that is too large fails alone, and nothing of it is sent.
 	st.maxBytes = 64 << 10
 	for at, requests := range []int64{1, 2, 1} {
 		txns := puts(func(int) kv.Rev { return kv.Exists })[:3]

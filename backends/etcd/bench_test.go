@@ -121,12 +121,12 @@ func newSession(b *testing.B, client *clientv3.Client) *concurrency.Session {
 	return s
 }
 
-// watchCatchesUp is more than the period in which etcd starts to serve watches of past revisions,
-// such as an Election's.
+// watchCatchesUp is more than the period in which etcd starts to serve watches that began in the
+// past, as an Election's do.
 const watchCatchesUp = 150 * time.Millisecond
 
-// BenchmarkHandOver measures from the call that gives a shard away to the first fenced write of a
-// member in another process, which learns of its lease from its watch.
+// BenchmarkHandOver measures from giving a shard away to the first fenced write of a member in
+// another process, which learns of it from its watch.
 func BenchmarkHandOver(b *testing.B) {
 	c := config(b, pool.Get(b, servers.Etcd, nil))
 	b.Run("tenure", func(b *testing.B) {
@@ -143,7 +143,7 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		granted, _ := sqlfault.Acquire(b, sides[0].s, sqlfault.Claims(1))
 		fence := granted[0].Fence
-		// learns returns when the view shows that the session owns the shard.
+		// learns returns when the view shows the shard with the session.
 		learns := func(s *side) driver.Owner {
 			for {
 				view, err := s.b.Observe(b.Context(), driver.ObserveQuery{Since: s.cursor})
@@ -240,8 +240,7 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		sampled(b, took)
 	})
-	// This is the lower limit of a hand-over: a write, another client's watch of it, and the other
-	// client's write.
+	// The lower limit of a hand-over: a write, another client's watch of it, and its write.
 	b.Run("bare", func(b *testing.B) {
 		key := fmt.Sprint("handover-bare", time.Now().UnixNano())
 		var clients [2]*clientv3.Client
@@ -270,7 +269,7 @@ func BenchmarkHandOver(b *testing.B) {
 	})
 }
 
-// BenchmarkAppend appends through an Elector. In the case single, 64 goroutines append with one
+// BenchmarkAppend appends through an Elector; single is 64 goroutines with one
 // transaction for each entry.
 func BenchmarkAppend(b *testing.B) {
 	c := config(b, pool.Get(b, servers.Etcd, nil))
@@ -293,8 +292,8 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// TestIdleCost counts the calls of an idle process that owns shards, during some heartbeats. The
-// count must be the same for 1 and for 10,000 shards.
+// TestIdleCost counts the calls of an idle process that owns shards, during some heartbeats: the
+// same for 1 and for 10,000 shards.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))

@@ -18,9 +18,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Open opens a namespace through its own client, which Close closes. Unless c specifies otherwise,
-// the client redials a broken connection at least once a second, and logs nothing. It detects
-// within 13 s that a connection with a watch is dead. c.Context is not used.
+// Open opens a namespace through its own client, which Close closes. Unless c says otherwise,
+// the client redials a broken connection at least once a second, and logs nothing. Its
+// keep-alive detects a dead connection with a watch within 13 s. c.Context is not used.
 func Open(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -106,7 +106,7 @@ func checkUsers(endpoints []string) error {
 
 // checkTransport refuses plaintext, and TLS without verification, to another host. With
 // credentials, most calls use the first endpoint's scheme for all endpoints, and some use each
-// endpoint's own scheme. Therefore, the schemes must not differ.
+// endpoint's own. So the schemes must not differ.
 func checkTransport(c *clientv3.Config) error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)

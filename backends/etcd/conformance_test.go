@@ -19,7 +19,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/proof/servers"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // TestConformance runs the suite as a user with a password and with rights to the
@@ -77,7 +76,7 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 		through.Endpoints = nil
 		var wires []*conformance.Wire
 		for _, addr := range c.Endpoints {
-			proxied, wire := conformance.Proxy(suite.Wrap(t), addr)
+			proxied, wire := conformance.Proxy(conformance.Wrap(t), addr)
 			through.Endpoints = append(through.Endpoints, proxied)
 			wires = append(wires, wire)
 		}
@@ -98,7 +97,7 @@ func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.Etcd, nil)
 	c := config(t, server)
 	h := harness(t, c, c, func() (clientv3.Config, *conformance.Wire) {
-		proxied, wire := conformance.Proxy(suite.Wrap(t), server.Addr())
+		proxied, wire := conformance.Proxy(conformance.Wrap(t), server.Addr())
 		through := c
 		through.Endpoints = []string{proxied}
 		return through, wire
@@ -122,7 +121,13 @@ func TestConformanceRestart(t *testing.T) {
 		s.Restart = server.Restart
 		return s
 	}
-	conformance.TestCases(t, h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
+	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Passed)) != 2 {
+		t.Error(report)
+	}
 }
 
 // TestConformanceNarrow runs the case in which the server is started again with a lower limit of a
@@ -144,8 +149,8 @@ func TestConformanceNarrow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := report.Err(); err != nil {
-		t.Error(err)
+	if len(report.With(conformance.Failed)) > 0 {
+		t.Error(report)
 	}
 	t.Log(report)
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// failed classifies the error of a transaction (rule E1). After an unlisted error, the outcome is
-// unknown. sent is false if the call never had a connection, so that no byte of it left this
-// process.
+// failed classifies the error of a transaction (rule E1). Unlisted errors are unknown. sent is
+// false if the call never had a connection, so that no byte of it left this process.
 func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) error {
 	if s.life.Err() != nil {
 		return errClosed()
@@ -42,9 +41,9 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 		return fmt.Errorf("tenure: %w: max-request-bytes of the server is lower than Options.MaxRequestBytes: %w",
 			driver.ErrTooLarge, err)
 	case is(rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests), denied(err),
-		// The write that filled the disk may itself report a full disk when it is applied, so the
-		// outcome is unknown. A refused heartbeat still shows that the member is reachable, and
-		// grants nothing whether or not it was applied.
+		// The very write that filled the disk may report a full disk when it is applied, so the
+		// outcome is unknown. A heartbeat's refusal is an answer. Applied or not, it grants
+		// nothing, and the member is not unreachable.
 		heartbeat && is(rpctypes.ErrNoSpace):
 		return fmt.Errorf("tenure: %w: etcd refused it: %w", driver.ErrRetry, err)
 	case is(rpctypes.ErrNoSpace):
@@ -82,9 +81,9 @@ func native(err error) error {
 	return err
 }
 
-// nudge makes connections in back-off connect immediately. Callers pace themselves, and a pause of
-// up to two minutes after the server is back would cost them their leases. nudge does not touch a
-// connection that has not failed. While a new connection begins, gRPC writes a map that
+// nudge makes connections in back-off connect immediately. Callers pace themselves. A pause of
+// up to two minutes after the server is back would cost them their leases. nudge does not touch
+// a connection that has not failed. While such a connection begins, gRPC writes a map that
 // ResetConnectBackoff reads without a lock, and the race ends the process (grpc/grpc-go#9155).
 func (s *store) nudge(err error) {
 	if status.Code(native(err)) != codes.Unavailable {

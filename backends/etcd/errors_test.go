@@ -41,7 +41,7 @@ func (versioned) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserv
 	return &etcdserverpb.StatusResponse{Version: "3.7.3"}, nil
 }
 
-// newRefusing starts a refusing server, and connects a store to it.
+// newRefusing starts one, and connects a store to it.
 func newRefusing(t *testing.T) (*refusing, *store) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,7 +116,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestNothingSent: without a connection, a write was certainly not applied.
+// TestNothingSent: without a connection a write was certainly not applied.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,8 +17,8 @@ import (
 // backendName is the backend's name in Info and of its Opener.
 const backendName = "etcd"
 
-// pipeline is the number of transactions of one call in flight. It is large enough to hide a round
-// trip, and small enough for other calls to proceed in between.
+// pipeline is the number of transactions of one call in flight. It is enough to hide a round
+// trip, and small enough that other calls get in between.
 const pipeline = 4
 
 // Backend is a namespace in etcd. It implements driver.Backend and is safe for concurrent use.
@@ -30,11 +30,11 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // OpenClient opens a namespace through the caller's client. The caller closes the client after the
-// Backend. ctx limits only the opening. o may be nil. An error says in one line what to change.
+// Backend. ctx limits the opening only. o may be nil. An error says in one line what to change.
 //
-// The Backend makes its own connections to the client's endpoints, with the client's configuration.
-// Therefore, wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do
-// not apply.
+// The Backend makes connections to the client's endpoints, with the client's configuration. So
+// wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do not
+// apply.
 func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
 		return nil, opening(namespace, fmt.Errorf("%w: OpenClient needs a client", driver.ErrInvalid))
@@ -50,8 +50,8 @@ func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, 
 	return open(ctx, st, namespace, opts, nil)
 }
 
-// open opens a namespace of a store, and closes the store if it fails. Tests use wrap to put a
-// layer between the namespace and the store.
+// open opens a namespace of a store, and closes the store if that fails. wrap lets tests put
+// something between the two.
 func open(
 	ctx context.Context, st *store, namespace string, o *Options, wrap func(kv.Store) kv.Store,
 ) (_ *Backend, err error) {
@@ -82,10 +82,9 @@ func open(
 }
 
 // limits returns the limits of a server. The width of a transaction that holds n others is n plus
-// the width of the widest, and may not exceed the server's limit. The widest of the frequent
-// transactions is a transfer, with 3. A commit has two conditions besides the conditions of its
-// operations. As units, twice as many transactions fit in one request, and the server needs no more
-// time than for half of them sent one by one.
+// the width of the widest, and may not exceed the server's limit. The widest of many is a
+// transfer's, 3. A commit has two conditions besides its operations'. In units, twice as many are
+// sent in one request, and the server needs no longer than for half of them one by one.
 func (s *store) limits() driver.Limits {
 	return driver.Limits{
 		BatchItems: 2 * (s.maxOps - 3), WriteOps: s.maxOps - 3, WriteBytes: s.maxBytes / 3 * 2,
@@ -99,8 +98,8 @@ func (s *store) limits() driver.Limits {
 //
 //	resp, err := client.Txn(ctx).If(b.Guard(lease.Fence())...).Then(clientv3.OpPut("paid/42", "yes")).Commit()
 //
-// If the transaction is refused (resp.Succeeded is false), the lease is no longer the current
-// grant. After an error of Commit, the outcome may be unknown, so read before you send the
+// A refused transaction (resp.Succeeded is false) means that the lease is no longer the current
+// grant. After an error of Commit, the outcome may be unknown, so read before sending the
 // transaction again.
 func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 	conditions, held, _, ok := kv.Granted(b.Backend, fence)
@@ -112,13 +111,13 @@ func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 		all = append(all, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Rev)))
 	}
 	key := conditions[len(conditions)-1].Key
-	// The revision determines the session, so this compare refuses a fence of another session.
+	// The revision fixes the session, so this refuses a fence of another session.
 	return append(all, clientv3.Compare(clientv3.Value(key), ">", string(held)),
 		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(string(held))))
 }
 
 // RaiseFloor makes every token that a namespace grants from now on greater than above. After a
-// restore from a snapshot, an operator calls RaiseFloor before starting any process again. Pass the
+// restore from a snapshot, an operator calls it before starting any process again. Pass the
 // highest token known from logs, marks or metrics.
 func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token, o *Options) error {
 	opts, err := o.withDefaults()

@@ -91,7 +91,7 @@ func moveLeader(ctx context.Context, client *clientv3.Client) (int, error) {
 	return 1, err
 }
 
-// wait waits, as part of a fault.
+// wait lets time pass that is part of a fault.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -99,7 +99,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// TestQuorumLost stalls and then kills two of three members, for ten TTLs. No member of Tenure is
+// TestQuorumLost takes two of three members away for ten TTLs, stalled and killed: no member is
 // evicted, and each shard stays with its owner.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
@@ -108,8 +108,8 @@ func TestQuorumLost(t *testing.T) {
 	outage.Quorum(t, cluster, 500*time.Millisecond, func(int) driver.Backend { return openOn(t, c, Options{}) })
 }
 
-// TestFull raises the space alarm. Reads continue, and heartbeats are refused rather than
-// unanswered. After the alarm, the lease continues.
+// TestFull raises the space alarm: reads continue, and heartbeats are refused rather than
+// unanswered. After the alarm the lease continues.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd,
@@ -162,8 +162,8 @@ func TestFull(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(f, 2, []byte("after")))
 }
 
-// TestTokensExpire: a password's tokens are valid for one second. They are renewed for writes,
-// reads and watches, and no call fails because of this.
+// TestTokensExpire: a password's tokens of one second are renewed for writes, reads and watches,
+// and no call fails because of it.
 func TestTokensExpire(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd,

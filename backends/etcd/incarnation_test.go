@@ -60,9 +60,8 @@ var restoresFlag = flag.Int("restores", 1, "how often TestRestoredCluster restor
 // I2: a cluster is restored under another id. A former process uses nothing that it is granted
 // there, and a new one is granted no token a second time.
 //
-// Then the same state is restored into a third cluster, whose tokens are above the tokens of the
-// second (I2). After a process has opened the namespace there, no former fence passes in either
-// (F1).
+// Then the same state is restored into a third cluster, whose tokens are above those of the second
+// (I2). After a process has opened the namespace there, no former fence passes in either (F1).
 func TestRestoredCluster(t *testing.T) {
 	t.Parallel()
 	for i := range *restoresFlag {

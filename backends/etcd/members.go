@@ -31,9 +31,9 @@ type cluster struct {
 	routes    *route.Routes
 }
 
-// dialCluster makes connections with the client's configuration and its token. A single endpoint,
-// which may be a load balancer, gets two members. Therefore, after an unanswered heartbeat, the
-// next heartbeat uses another connection.
+// dialCluster makes connections with the client's configuration and its token. A single
+// endpoint, which may be a load balancer, gets two members. So after an unanswered heartbeat,
+// the next one uses another connection.
 func dialCluster(life context.Context, client *clientv3.Client) (*cluster, error) {
 	c := &cluster{endpoints: client.Endpoints()}
 	if len(c.endpoints) == 0 {

@@ -237,7 +237,7 @@ func TestMemberDown(t *testing.T) {
 	if err := cluster.Members()[1].Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Without a majority, it fails by the deadline.
+	// Without a majority it fails by the deadline.
 	_ = refusedWithin(bounded(t, 5*time.Second), t, config(t, cluster.Members()...), &Options{Create: true})
 	if err := cluster.Members()[1].Cont(); err != nil {
 		t.Fatal(err)

@@ -22,9 +22,9 @@ type Options struct {
 	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps limits the operations of one transaction: 16 to 10,000. Default (0): the largest of
-	// 128, 64, 32 and 16 that the server accepts. Raise it only together with max-txn-ops of all
-	// members.
+	// MaxTxnOps limits the operations of one transaction: 16 to 10,000. Default (0):
+	// the largest of 128, 64, 32 and 16 that the server takes. Raise it only together
+	// with max-txn-ops of all members.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
 	// MaxRequestBytes limits a request, in bytes. Default (0) 1.5 MiB; 64 KiB to 64 MiB. Change

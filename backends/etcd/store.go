@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// pageSize is the number of records in one answer to a Range. An answer of a few hundred kilobytes
-// does not stall the member, however large the namespace.
+// pageSize is the number of records in one answer to a Range. These are a few hundred
+// kilobytes, so that a large namespace does not stall the member.
 const pageSize = 5000
 
 // If values may be too long to be read (kv.Range.Largest), an answer holds at most pageBytes,
@@ -98,12 +98,12 @@ func (s *store) Close() error {
 
 func errClosed() error { return errors.New("tenure: the backend was closed meanwhile") }
 
-// maxRefusals is how often a call is sent if its token is refused. A member that lags does not know
-// a new token yet, and a call must not spend all its time on refusals.
+// maxRefusals is how many times a call whose token is refused is sent. A member that lags does
+// not know a new token yet, and a call must not spend all its time on that.
 const maxRefusals = 4
 
 // send sends one transaction, once (rule E2). The client's interceptor repeats a call that had no
-// effect, such as a call whose token expired. This is allowed. The interceptor would also repeat a
+// effect, such as a call whose token expired; send allows that. The interceptor would also repeat a
 // call that the server, or a proxy before it, ended with a context's error. To prevent that, send
 // first ends the call's context.
 func (s *store) send(

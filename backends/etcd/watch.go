@@ -17,8 +17,7 @@ import (
 // Watch is one stream of etcd with a watch for each prefix. It ends with the connection, or when
 // the member loses its leader. The caller then begins a new one at the revision that it has seen.
 // Progress notifications advance that revision while nothing changes, so that it is not compacted.
-// Each prefix has its own order of revisions, and rev is the revision that all prefixes have
-// reached.
+// Each prefix has its own order of revisions; rev is the revision that all have reached.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	t, m, err := s.begin(ctx, (*route.Routes).Watch)
 	if err != nil {
@@ -91,8 +90,8 @@ func (s *store) watch(
 	}
 }
 
-// checkWatch returns the error of a watch that cannot continue, or that waits for a revision above
-// the store's. In the second case, the store was replaced or restored to an earlier state.
+// checkWatch returns the error of a watch that cannot continue, or that waits for a revision
+// above the store's. In the second case, the store was replaced, or went back.
 func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse, prefix string, after kv.Rev) error {
 	switch {
 	case resp.CompactRevision != 0:
@@ -100,8 +99,7 @@ func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse
 	case resp.Canceled:
 		return fmt.Errorf("tenure: etcd ended a watch: %w", errors.New(resp.CancelReason))
 	case resp.Created && kv.Rev(resp.Header.GetRevision()) < after:
-		// A member that lags returns no revision either, and a read then waits until it has caught
-		// up.
+		// A member that lags returns no revision either, and a read waits for it.
 		page, err := s.scan(ctx, kv.Range{Prefix: prefix, Limit: 1, KeysOnly: true})
 		if err != nil {
 			return fmt.Errorf("tenure: watching: %w", err)

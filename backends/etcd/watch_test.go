@@ -136,8 +136,7 @@ func TestWatch(t *testing.T) {
 		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a compacted revision: %v, want ErrCompacted", err)
 	}
-	// This is not a deadline, because the server would know the deadline, and might see it pass
-	// before the client does.
+	// Not a deadline: the server knows it, and may see it pass before the client does.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer time.AfterFunc(50*time.Millisecond, cancel).Stop()
 	if err := st.Watch(ctx, []string{"watch/none/"}, before+2, never); err == nil || ctx.Err() == nil {
@@ -149,7 +148,7 @@ func TestWatch(t *testing.T) {
 // newest revision. A reader continues from the events that it got of every prefix (O1).
 func TestWatchPosition(t *testing.T) {
 	t.Parallel()
-	// It runs on a separate server, because another test compacts revisions that this one reads.
+	// On a separate server, because another test compacts revisions that this one reads.
 	client, st := watched(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true}))
 	first, err := client.Put(t.Context(), "position/first", "v")
 	if err != nil {

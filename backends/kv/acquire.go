@@ -12,10 +12,10 @@ import (
 
 // Acquire claims shards. See driver.Session.
 //
-// A claim compares the revision of the shard's record. That revision also identifies the session.
-// If the mirror does not know the record that the claim saw, Acquire reads it first. It never
-// trusts the caller's idea of the holder (rule A1). Acquire reads the head with the record. It also
-// reads both first if the head was found damaged (rule D1).
+// A claim compares the revision of the shard's record, which also fixes its session. If the
+// mirror does not know the record that the claim saw, Acquire reads it first. It never trusts
+// the caller's idea of the holder (rule A1). Acquire reads the head with the record. If the
+// head was found damaged, it also reads both first (rule D1).
 func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
 	if err := driver.CheckClaims(claims); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	return results, nil
 }
 
-// claimAll sends claims. Each compares the revision of the shard's record in seen. It returns the
+// claimAll sends claims, each with the revision in seen of the shard's record. It returns the
 // claims of locks that are free at another revision, and sets that revision in seen. An error means
 // that nothing was applied.
 func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []Rev,
@@ -113,11 +113,11 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 	return again, err
 }
 
-// sawFree reports whether the claim is for a lock that the claimer saw as free. The claim then
-// succeeds while the lock is free, whatever the token is (rule R2).
+// sawFree reports whether a claim is of a lock that the claimer saw free. Such a claim succeeds
+// while the lock is free, whatever the token (rule R2).
 func sawFree(c driver.Claim) bool { return driver.IsLock(c.Shard) && c.Seen.Session == "" }
 
-// anyGranted reports whether the answer to any claim is its earlier success. The call as a whole
+// anyGranted reports whether some claim's answer is its earlier success. The call as a whole
 // has then applied something.
 func anyGranted(results []driver.AcquireResult) bool {
 	return slices.ContainsFunc(results, func(r driver.AcquireResult) bool { return r.Fence.Token != 0 })
@@ -177,8 +177,8 @@ func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, record, hea
 	b.leases.put(shard, l)
 	b.leases.spoil(shard, err)
 	if err != nil {
-		// The lease was granted, so the error must not match the closed set. Because the lease is
-		// useless, the caller gives it back, and the next claim is refused (D1).
+		// The lease is granted, so the error must not match the closed set. The lease is useless,
+		// so the caller gives it back, and the next claim is refused (D1).
 		err = fmt.Errorf("tenure: shard %q was granted with a head of no use: %v", shard, err)
 	}
 	return driver.AcquireResult{Fence: f, Head: h, Err: err}
@@ -211,9 +211,9 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	return results, nil
 }
 
-// pass sends transfers. With carry, pass compares the head that this process knows and appends it
-// to the record, so the successor gets the head with the grant. It returns the transfers that were
-// refused because the head differs. It does not read a head that it compares.
+// pass sends transfers. With carry, it compares the head that this process knows and appends it
+// to the record. So the successor gets the store's head with the grant. It returns the
+// transfers that were refused because the head differs. A compared head is not read.
 func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
 	b := s.b
 	txns, carried := make([]Txn, len(known)), make([]*Pair, len(known))

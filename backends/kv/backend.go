@@ -44,7 +44,7 @@ type Backend struct {
 	running sync.WaitGroup
 }
 
-// Info returns the values that are constant after opening.
+// Info returns what is constant after opening.
 func (b *Backend) Info() driver.Info { return b.info }
 
 // Close ends blocked calls, joins the goroutines and closes the Store.
@@ -65,7 +65,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// ready returns an error if the call must not send anything.
+// ready returns an error if the call cannot be made, so that nothing may be sent.
 func (b *Backend) ready(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -91,9 +91,9 @@ func (b *Backend) storeChanged(format string, args ...any) error {
 	return err
 }
 
-// apply sends a batch guarded by the namespace's identity and then by guard. It checks the answer
-// against the revision acknowledged before the batch was sent (rule I1). It cannot use a later
-// revision, because calls overlap.
+// apply sends a batch guarded by the namespace's identity and then by guard. It checks the
+// answer against the revision acknowledged before the batch was sent (rule I1). A later
+// revision would not do, because calls overlap.
 func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*Outcome, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -134,10 +134,10 @@ func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*O
 	return out, nil
 }
 
-// wentBack returns the error of a batch if the answer shows that the store went back. It is unknown
-// what the batch applied, so the error is outside the closed set (rule E1). Every later call
-// returns ErrStoreChanged, and observers get it immediately. A heartbeat is neither undone nor
-// repeated, so its error is ErrStoreChanged (rule I1).
+// wentBack returns the error of a batch whose answer shows that the store went back. What the batch
+// applied is unknown, so its error is outside the closed set (rule E1). Every later call returns
+// ErrStoreChanged, and observers get it immediately. A heartbeat is not undone or repeated, so it
+// returns ErrStoreChanged itself (rule I1).
 func (b *Backend) wentBack(batch *Batch, out *Outcome, format string, args ...any) error {
 	err := b.storeChanged(format, args...)
 	applied := func(r Result) bool { return r.OK || r.Err != nil }
@@ -170,7 +170,7 @@ func (b *Backend) checkIdentity(p Pair) error {
 // token returns the token of a lease granted by a write at revision rev (rule A2).
 func (b *Backend) token(rev Rev) driver.Token { return b.base + driver.Token(rev) }
 
-// revision returns the revision that granted a token, or 0 if no revision can have granted it.
+// revision returns the revision that granted a token, or 0 if no revision can have.
 func (b *Backend) revision(t driver.Token) Rev { return max(0, Rev(t-b.base)) }
 
 // owner decodes a shard's record. Without a record, it returns the zero Owner and no error.
@@ -198,7 +198,7 @@ func (b *Backend) readError(err error) error {
 
 func errClosed() error { return fmt.Errorf("tenure: %w: the backend", driver.ErrClosed) }
 
-// notSent returns the error of a write if no part of it was sent.
+// notSent returns the error of a write of which no part was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: %w: nothing was sent: %w", driver.ErrRetry, err)
 }

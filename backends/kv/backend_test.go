@@ -594,7 +594,7 @@ func TestTrimDoesNotWait(t *testing.T) {
 	g.untilChunks(1) // the next trim deletes the rest
 }
 
-// TestReadLogIsBounded: a page of long entries is limited by its bytes, and a page of a few entries
+// TestReadLogIsBounded: a page of long entries is limited by its bytes, and one of a few entries
 // costs one read of the log.
 func TestReadLogIsBounded(t *testing.T) {
 	t.Parallel()

@@ -147,8 +147,8 @@ func (b *Backend) get(ctx context.Context, keys []string) (*Page, error) {
 	return all, nil
 }
 
-// inspect reads, before a write is sent, the records that decide whether the write may be sent, and
-// keys. An error means that nothing was sent.
+// inspect reads what must be known before a write is sent. It reads the records that decide
+// whether it may be sent, and keys. An error means that nothing was sent.
 func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pair, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -179,8 +179,8 @@ func retry(why string) error {
 	return fmt.Errorf("tenure: %w: %s meanwhile", driver.ErrRetry, why)
 }
 
-// notApplied returns err as an error of the closed set. The err concerns a record that was read
-// before anything was sent, or that a refused transaction read.
+// notApplied returns err as an error of the closed set. err concerns a record that was read
+// before anything was sent, or by a refused transaction.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err

@@ -8,11 +8,11 @@ import (
 
 // Commit writes under leases. See driver.Session.
 //
-// A commit compares the revisions of the shard's record and of its head. This process knows both
-// from the grant and from its last commit, so a commit takes one round trip. Commit first reads the
-// records that it does not know. If they show that the write cannot succeed, it answers from that
-// read. Only the head's record decides the order of commits, and only the shard's record decides
-// whether the fence is current (rule F1).
+// A commit compares the revisions of the shard's record and of its head. This process knows
+// both from the grant and from its last commit, so a commit takes one round trip. Commit first
+// reads the records that it does not know. If they show that the write cannot succeed, it
+// answers from that read. Only the head's record decides the order of commits (rule F1). Only
+// the shard's record decides whether the fence lives.
 func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	b := s.b
 	if err := driver.CheckWrites(writes, b.info.Limits); err != nil {
@@ -65,9 +65,8 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	return results, nil
 }
 
-// plan returns the lease of each write, and the indexes of the writes to send. It reads the records
-// that this process does not know. If they show that a write cannot succeed, plan puts the error
-// into that write's result.
+// plan returns the lease of each write, and the indexes of the writes to send. It reads what this
+// process does not know. If that read shows that a write cannot succeed, its result gets the error.
 func (b *Backend) plan(ctx context.Context, writes []driver.Write, results []driver.CommitResult) (plans []lease, send []int, err error) {
 	plans, send = make([]lease, len(writes)), make([]int, 0, len(writes))
 	var ask []int
@@ -120,7 +119,7 @@ func (b *Backend) evidence(w *driver.Write) []string {
 }
 
 // judge decides by the records of evidence whether a write can be applied. It returns the lease, or
-// an error. A dead fence takes precedence over any other reason (rule F2).
+// an error; a dead fence comes before any other reason (rule F2).
 func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	owner, _, err := b.owner(pairs[0])
 	if err != nil {
@@ -142,9 +141,9 @@ func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	return lease{owner: owner, rev: pairs[0].Rev, head: head, headRev: pairs[1].Rev, headKnown: true}, nil
 }
 
-// firstConflict returns the index of the first operation whose precondition fails, or -1 if all
-// preconditions hold. items holds the records of the items with a precondition, in order. If items
-// is nil, the store decides.
+// firstConflict returns the index of the first operation whose precondition fails, or -1 if
+// none does. items holds the records of the items with a precondition, in order. If items is
+// nil, the store decides.
 func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
 	for i := range w.Ops {
 		op := &w.Ops[i]

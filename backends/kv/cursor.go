@@ -13,7 +13,7 @@ func (b *Backend) cursor(seq int64) driver.Cursor {
 	return driver.Cursor(b.instance + "." + strconv.FormatInt(seq, 36))
 }
 
-// position reads a cursor of this Backend. ok is false for any other bytes.
+// position reads a cursor of this Backend; ok is false for anything else.
 func (b *Backend) position(c driver.Cursor) (seq int64, ok bool) {
 	digits, ok := strings.CutPrefix(string(c), b.instance+".")
 	if !ok {

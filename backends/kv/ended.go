@@ -37,8 +37,9 @@ func (b *Backend) firstJoin() ([]Op, error) {
 	return ops, nil
 }
 
-// notes adds the record of the evicting session to each eviction. Two transactions of a batch must
-// not write the same record, so if two evictions share a slot, only the first writes the record.
+// notes adds the record of the evicting session to each eviction. No two transactions of a
+// batch may write one record, so of two evictions with one slot, only the first gets the
+// record.
 func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
 	taken := make(map[string]bool, kvkeys.EndedSlots)
 	for i, v := range suspects {

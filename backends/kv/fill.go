@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of reading the chunks that a watch left out. Beyond these limits, readers are reset, and
-// catch up with ReadLog.
+// Limits of reading the chunks that a watch left out. Above them, readers are reset, and catch
+// up with ReadLog.
 const (
 	maxFilledShards = 16  // in one call
 	maxFilledChunks = 256 // of one shard
@@ -51,8 +51,8 @@ func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) 
 	return all, nil
 }
 
-// missing reads the chunks that a change leaves out, between the entries prev and last. For a
-// deleted chunk, it reads whether the chunk was ever written.
+// missing reads what a change leaves out: the chunks between the entries prev and last, or whether
+// a deleted chunk was ever written.
 func (b *Backend) missing(ctx context.Context, shard driver.ShardID, c Change,
 	prev, last driver.Seq) (before []Change, written bool, err error) {
 	if c.Deleted {

@@ -10,9 +10,9 @@ import (
 )
 
 // past is the history of a shard, stored in its record after the owner (see package grants). A
-// grant writes that record without reading it first, so its writer must know the history so far.
-// Shards with the same history share one text. Therefore, each shard costs a process 8 bytes, and
-// each distinct history up to grants.MaxBytes.
+// grant writes that record without reading it first, so its writer must know the history so
+// far. Shards with the same history share one text. So each shard costs a process 8 bytes, and
+// each different history costs up to grants.MaxBytes.
 type past struct{ h unique.Handle[string] }
 
 // pastOf returns the history in a shard's record.
@@ -28,9 +28,9 @@ func shared(text string) past {
 	return past{unique.Make(text)}
 }
 
-// noted returns the history for the record that replaces the shard's record at revision rev. The
-// replaced lease ends for the reason end, and node is the label of the new owner. Locks have no
-// history, because their records are removed.
+// noted returns the history for the shard's record that follows the one at revision rev, whose
+// lease ends with end. node is the new owner's label. Locks have no history, because their
+// records are removed.
 func (b *Backend) noted(shard driver.ShardID, r shardRecord, rev Rev, end driver.End, node string) []byte {
 	if !driver.IsLock(shard) {
 		before := ""

@@ -13,7 +13,7 @@ import (
 )
 
 // TestHistoryMemory is not parallel, because it measures the heap. A member keeps one text for all
-// shards with the same history, and no view contains a history.
+// shards with the same history, and no view has any.
 func TestHistoryMemory(t *testing.T) {
 	const shards, most = 20_000, 8 // bytes of a shard
 	past := ""

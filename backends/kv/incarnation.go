@@ -11,16 +11,16 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// adoptTries is how often adopt reads the records before it fails because other processes write
-// them.
+// adoptTries is the number of times that adopt reads the records before it fails because others
+// write them.
 const adoptTries = 5
 
-// adopt makes a namespace continue under an incarnation (I2). If another incarnation is on record,
-// the same transaction raises the base, so that the next token is now in microseconds since 1970.
-// From then on, the store refuses processes that use the previous identity. Stores make less than
-// one revision each microsecond. Therefore, the later of two failovers or restores gets the greater
-// tokens, even if its records show no trace of the earlier one. A namespace has no incarnation if
-// none was ever recorded, or after RaiseFloor removed it. It then gets its first.
+// adopt makes a namespace continue under an incarnation (I2). If another incarnation is on
+// record, the same transaction raises the base, so that the next token is now in microseconds
+// since 1970. From then on, the store refuses processes that use the previous identity. Stores
+// make less than one revision each microsecond. So the later of two failovers or restores gets
+// the greater tokens, even if its records show no trace of the earlier one. A namespace without
+// an incarnation gets its first: RaiseFloor removed it, or it was never recorded.
 func adopt(ctx context.Context, s Store, keys kvkeys.Keys, current string, now time.Time) (identity, Rev, error) {
 	for range adoptTries {
 		page, err := s.Get(ctx, keys.Identity(), keys.Incarnation())

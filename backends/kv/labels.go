@@ -18,7 +18,7 @@ const (
 
 // removedRecord stands for all node labels that were removed. Every removal writes it and every
 // join compares it. So a join that was sent before a removal fails although it finds no label (rule
-// M3). removedRecord is never deleted.
+// M3). It is never deleted.
 type removedRecord struct {
 	Format   int                `json:"v"`
 	Sessions []driver.SessionID `json:"sessions,omitempty"` // the last ones of removed labels
@@ -54,9 +54,9 @@ func (b *Backend) Labels(ctx context.Context) ([]string, error) {
 	return labels, nil
 }
 
-// sweepLabels removes some of the node labels without a member, if there are many. Without this
-// removal, labels that change with every restart would fill the store. If a removal fails, the next
-// join under a new label repeats it.
+// sweepLabels removes some of the node labels without a member, if there are many. Otherwise,
+// labels that change with every restart would fill the store. If a removal fails, the next join
+// under a new label repeats it.
 func (b *Backend) sweepLabels(ctx context.Context) {
 	idle, err := b.idleLabels(ctx)
 	if err != nil || len(idle) <= driver.MaxIdleLabels {
@@ -67,8 +67,7 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	if n < 1 {
 		return
 	}
-	// A label that cannot be removed, or that is about to be used, must not prevent the removal of
-	// others.
+	// A label that cannot be removed, or that is about to be used, must not protect the others.
 	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
 	_ = b.removeLabels(ctx, idle[:n])
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// lease is this process's knowledge of a shard's current grant: the session and token of the
-// record, and the head. The record's revision determines the session and the token, and the head's
-// number determines the head. A lease can therefore be out of date but not wrong, and the store's
-// compare detects an outdated lease.
+// lease is what this process knows of a shard's current grant: the session and token of its
+// record, and the head. The record's revision fixes session and token, and the head's number
+// fixes the head. So a lease can be out of date but not wrong, and the store's compare detects
+// an outdated one.
 type lease struct {
 	owner     driver.Owner
 	rev       Rev // of the shard's record
@@ -22,8 +22,8 @@ type lease struct {
 	past      past
 }
 
-// leases keeps the grants that this process uses, so that a commit needs no read before it. It
-// keeps at most one grant for each shard of the namespace, and the mirror knows all shards.
+// leases keeps the grants that this process uses, so that a commit needs no read before it. It has
+// at most one for each shard of the namespace, and the mirror knows all of these.
 type leases struct {
 	mu sync.Mutex
 	m  map[driver.ShardID]lease
@@ -105,7 +105,7 @@ func (l *leases) drop(s driver.ShardID, upTo Rev) {
 	}
 }
 
-// learn keeps the head that follows the shard's record in a watched change.
+// learn keeps the head that a watched change of a shard has after its record.
 func (b *Backend) learn(c Change) {
 	shard, ok := strings.CutPrefix(c.Key, b.keys.Shards())
 	if !ok {
@@ -145,10 +145,9 @@ func (b *Backend) current(f driver.Fence) (Rev, bool) {
 }
 
 // Guard returns the conditions under which a fence is the shard's current grant, for a transaction
-// of the caller on the same store (rule F1). The conditions compare the shard's record and the
-// namespace's identity, because the identity determines the meaning of a token. Guard reads the
-// store only if this process does not know the lease. If the fence is not current, it returns
-// *driver.FencedError.
+// of the caller on the same store (rule F1). The conditions are on the shard's record and on the
+// namespace's identity, without which no token means anything. Guard reads the store only if this
+// process does not know the lease. If the fence is not current, it returns *driver.FencedError.
 func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	if err := driver.CheckFence(f); err != nil {
 		return nil, err
@@ -175,11 +174,10 @@ func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil
 }
 
-// Granted returns the conditions of Guard. It also returns the bytes with which the value of the
-// shard's record begins while f is the current grant. It is for a store that compares both in one
-// transaction without reading first. The result acked is the highest revision of the store that
-// this process knows (I1). ok is false for a token that no grant can have, and after the store was
-// found to have changed.
+// Granted returns the conditions of Guard, and how the value of the shard's record begins while
+// f is its current grant. It is for a store that compares both in one transaction without
+// reading first. acked is the store's revision that this process knows (I1). ok is false for a
+// token that no grant can have, and after the store was found to have changed.
 func Granted(b *Backend, f driver.Fence) (conditions []Compare, held []byte, acked Rev, ok bool) {
 	rev := b.revision(f.Token)
 	if driver.CheckFence(f) != nil || rev == 0 || b.changed.Load() != nil {

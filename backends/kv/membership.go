@@ -37,15 +37,16 @@ func decodeIdentity(p Pair) (identity, error) {
 	return id, nil
 }
 
-// maxNodeSessions is how many of the sessions that joined under a node label its record keeps. A
+// maxNodeSessions is how many sessions a node label's record keeps of all that joined under it. A
 // repeated join of one of them is refused (rule M3).
 const maxNodeSessions = 16
 
-// nodeRecord is a node label's record. The last of its sessions joined last, and Supersede ends it.
+// nodeRecord is a node label's record. Its last session joined last, and Supersede ends that one.
 type nodeRecord struct {
 	Format   int                `json:"v"`
 	Sessions []driver.SessionID `json:"sessions"`
-	// Superseded lists the Sessions that were still alive when the next session's join ended them.
+	// Superseded lists those of Sessions that the next session's join ended, if they were
+	// alive.
 	Superseded []driver.SessionID `json:"superseded,omitempty"`
 }
 

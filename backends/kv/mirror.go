@@ -15,9 +15,9 @@ import (
 // reader that is further behind gets the full state.
 const maxGone = 1024
 
-// mirror is this process's copy of the namespace's roster and shard records. One watch updates it
-// and every full read corrects it. It informs and never decides, because a write compares in the
-// store. Its memory grows only with the state. Each change gets a number of the mirror, which
+// mirror is this process's copy of the namespace's roster and shard records. One watch updates
+// it and every full read corrects it. It informs and never decides, because a write compares in
+// the store. The state limits its memory. Each change gets a number of the mirror, which
 // cursors contain, so a change that is learned late is still reported.
 type mirror struct {
 	keys kvkeys.Keys
@@ -212,8 +212,8 @@ func (m *mirror) put(p Pair) {
 	m.members.set(v.Session, member{Member: v}, p.Rev, m.seq)
 }
 
-// damage notes whether a record is damaged, and reports that. A record that was already known to be
-// damaged wakes no waiting call.
+// damage notes that a record is damaged, or no longer is, and reports whether it is. A record that
+// was known to be damaged wakes no waiting call.
 func (m *mirror) damage(key string, err error) bool {
 	var d *driver.DamagedError
 	if !errors.As(err, &d) {
@@ -325,8 +325,8 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 	return v
 }
 
-// newer returns the requested heartbeats with versions above the given ones. The caller may know a
-// version that the watch has not delivered yet.
+// newer returns the heartbeats asked for whose version differs from the given one, if it is above
+// it. The caller may know a version that the watch has not delivered yet.
 func newer(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
 	var d []driver.Beat
 	for _, a := range asked {
@@ -337,8 +337,8 @@ func newer(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
 	return d
 }
 
-// followBeats applies watched heartbeats. It returns false after another watch has replaced this
-// watch.
+// followBeats applies watched heartbeats. It returns false once another watch has replaced this
+// one.
 func (m *mirror) followBeats(r *run, changes []Change) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -360,7 +360,7 @@ func (m *mirror) followBeats(r *run, changes []Change) bool {
 	return true
 }
 
-// headBehind returns the head that is appended to a shard's record, or nil without a head.
+// headBehind returns the head after a shard's record, or nil if there is no head.
 func (m *mirror) headBehind(p Pair) *driver.Head {
 	_, behind, ok := kvrecord.CutHead(p.Value)
 	if !ok || Rev(behind.Rev) >= p.Rev {

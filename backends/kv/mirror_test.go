@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// TestRecentAgainstModel compares the linked map with a list that is searched.
+// TestRecentAgainstModel checks the linked map against a list that is searched.
 func TestRecentAgainstModel(t *testing.T) {
 	t.Parallel()
 	type change struct {

@@ -10,11 +10,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxBeatKeys is the largest number of heartbeats that are watched individually. If there are more,
-// the Backend watches all heartbeats of the namespace.
+// maxBeatKeys is the largest number of heartbeats that are watched one by one. Above it, all
+// heartbeats of the namespace are watched.
 const maxBeatKeys = 32
 
-// Observe waits for changes of members and shards. See driver.Backend. Without a cursor, Observe
+// Observe waits for changes of members and shards. See driver.Backend. Without a cursor, it
 // reads the store, whatever the watch has delivered.
 func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
 	for _, a := range q.Beats {
@@ -101,7 +101,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		case <-state.done:
 			return nil, b.readError(state.err)
 		case <-beatsDone:
-			// Another call may have replaced the watch with a wider one.
+			// Another call may have replaced the watch by one that covers more.
 			if !errors.Is(beating.err, errReplaced) {
 				return nil, b.readError(beating.err)
 			}
@@ -114,7 +114,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 	}
 }
 
-// readable returns an error if waiting would be useless.
+// readable returns an error if the call would only wait in vain.
 func (b *Backend) readable(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -186,8 +186,8 @@ func (b *Backend) watchState() (*run, error) {
 	return r, nil
 }
 
-// readBeats reads heartbeats. If the watch has delivered a later version than the read, readBeats
-// uses that version, so that no version goes back. A read may be newer than its page's revision.
+// readBeats reads heartbeats. If the watch has delivered a later version than the read, that
+// version counts, so none goes back. A read may be newer than its page's revision.
 func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[driver.SessionID]Rev, Rev, error) {
 	if len(of) == 0 {
 		return nil, 0, nil
@@ -220,7 +220,7 @@ func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[dri
 	return beats, page.Rev, nil
 }
 
-// watchBeats keeps the query's heartbeats in the mirror up to date from now on.
+// watchBeats makes the mirror know the heartbeats of the query from now on.
 func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error {
 	if len(q.Beats) == 0 {
 		return nil
@@ -282,7 +282,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 	return nil
 }
 
-// covers reports whether the watch covers all requested heartbeats and not many others.
+// covers reports whether all heartbeats asked for are watched, and not many others.
 func (m *mirror) covers(q *driver.ObserveQuery) bool {
 	for _, a := range q.Beats {
 		if _, ok := m.beats[a.Session]; !ok {
@@ -307,7 +307,7 @@ func sessions(beats []driver.Beat) []driver.SessionID {
 	return s
 }
 
-// errReplaced ends a watch that another watch has replaced.
+// errReplaced ends a watch that another has replaced.
 var errReplaced = errors.New("tenure: another watch took over")
 
 // run is a goroutine that watches, until it fails or is stopped.

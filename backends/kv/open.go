@@ -20,23 +20,23 @@ type Options struct {
 	// Create writes the namespace's identity if it has none. Without it, a missing identity is
 	// an error, because it may mean a wiped store (rule I1).
 	Create bool
-	// Incarnation identifies one history of the store. It contains no spaces. Open records it, and
-	// raises the tokens if another incarnation is on record (rule I2). The Store returns
-	// driver.ErrStoreChanged once the store's incarnation changes. Incarnation is empty if a store
-	// has none.
+	// Incarnation identifies one history of the store, and has no spaces. Open records it, and
+	// raises the tokens if another one is on record (rule I2). The Store returns
+	// driver.ErrStoreChanged once the store's incarnation changes. It is empty if a store has
+	// none.
 	Incarnation string
-	// Now is the time of the store's clock, or of this process's clock if the store reports no
-	// time. Tokens under another incarnation start from this time. Required with Incarnation.
+	// Now is the time by the store's clock, or by this process's if the store reports none.
+	// Tokens under another incarnation start from it. Required with Incarnation.
 	Now time.Time
-	// Limits are the limits of the store. BatchItems, WriteOps and WriteBytes must be positive.
-	// With RecordsStay, a transfer of a shard without a head names no head, because a transaction
-	// cannot check that the head is absent.
+	// Limits are those of the store. BatchItems, WriteOps and WriteBytes must be positive. With
+	// RecordsStay, a transfer of a shard without a head names no head, because nothing can
+	// check its absence.
 	Limits driver.Limits
-	// Pipeline is the number of batches that one call may have in flight. 0 means 1.
+	// Pipeline is the number of batches of one call in flight. 0 means 1.
 	Pipeline int
 	// Fit, if not nil, returns how many of the first transactions fit in one atomic step of the
-	// store, together with a guard of two conditions. It returns at least 1. It is for a store with
-	// further limits. If Fit is nil, only BatchItems and WriteBytes apply.
+	// store, beside a guard of two conditions. It returns at least 1. It is for a store with
+	// further limits. nil means BatchItems and WriteBytes.
 	Fit func(txns []Txn) int
 }
 
@@ -58,7 +58,7 @@ func (o *Options) validate() error {
 
 // Open opens a namespace. It proves that the store honours conditions (rule P1) and reads the
 // namespace's identity (rule I1). The Backend owns s and closes it. If Open fails, s still belongs
-// to the caller. ctx limits only the opening.
+// to the caller. ctx limits the opening only.
 func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	if s == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: Open needs a store", o.Namespace, driver.ErrInvalid)
@@ -112,8 +112,8 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	if err != nil {
 		return identity{}, 0, err
 	}
-	// Two processes may open the namespace at the same time. Both use the record that exists
-	// afterwards.
+	// Two processes may open the namespace at the same time. The record that exists afterwards
+	// counts.
 	_, err = s.Apply(ctx, &Batch{Txns: []Txn{{
 		If:  []Compare{{Key: keys.Identity(), Rev: Absent}},
 		Ops: []Op{{Key: keys.Identity(), Value: value}},
@@ -142,13 +142,14 @@ func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev
 	return id, p.Rev, err
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls RaiseFloor after restoring the store from a backup, and passes the highest token known from
-// logs, marks or metrics. Backends that are already open then return ErrStoreChanged and must be
-// opened again. RaiseFloor never lowers a floor, and may be repeated.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring the store from a backup, and passes the highest token known
+// from logs, marks or metrics. Open backends then answer ErrStoreChanged and must be opened
+// again. RaiseFloor never lowers a floor, and may be repeated.
 //
-// If the floor is beyond this process's clock, RaiseFloor trusts the operator that the floor is
-// above all granted tokens. The next Open then accepts its incarnation without a comparison.
+// A floor may be beyond this process's clock, from which tokens come under another incarnation.
+// RaiseFloor then trusts the operator that it is above all granted tokens, so the next opening
+// takes its incarnation without a comparison.
 func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Token) error {
 	keys, err := kvkeys.New(namespace)
 	if err != nil {

@@ -66,8 +66,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 			b.odd.Set(shard, odd)
 			return items, nil
 		}
-		// Pages grow with the number of bad records so far, so that many bad records cost few
-		// calls.
+		// Pages grow with the number of bad records so far, so that many of them cost few calls.
 		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", budget.Page(max(limit-len(items), min(bad, maxBad)))
 		r.KeysOnly = budget.Spent()
 	}
@@ -78,9 +77,9 @@ const maxBad = 1000
 
 // ReadLog returns a part of a shard's log. See driver.Backend.
 //
-// ReadLog reads the head first, so the page contains no later commits. Entries that are trimmed
-// during the call are missing at the page's beginning, and the head read afterwards must explain
-// the gap.
+// The head is read first and limits the page, so later commits are not in it. If entries are
+// trimmed during the call, they are missing at the page's beginning, and the head read afterwards
+// must explain the gap.
 func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
 	if err := driver.CheckShard(shard); err != nil {
 		return nil, err
@@ -151,8 +150,8 @@ func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through dr
 	return all, nil
 }
 
-// Limits of one page of a log. Because records may be long, the first few show how many more fit
-// into the byte limit.
+// Limits of one page of a log. Records may be long, so the first few show how many more fit
+// into the bytes.
 const (
 	firstChunks  = 8
 	maxChunks    = 1024

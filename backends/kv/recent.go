@@ -2,8 +2,8 @@ package kv
 
 import "slices"
 
-// recent is a map that also lists its items by their last change. The cost of reading the changes
-// since a given moment is proportional to their number. Items are in one slice and linked by index,
+// recent is a map that also lists its items by their last change. Reading the changes since a
+// given moment costs in proportion to their number. Items are in one slice and linked by index,
 // so a large map adds little work for the garbage collector. It is not safe for concurrent use.
 type recent[K comparable, V any] struct {
 	index        map[K]int32

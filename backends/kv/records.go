@@ -26,9 +26,8 @@ func shardOf(key string) driver.ShardID {
 
 type shardRecord = kvrecord.Shard
 
-// decodeShard reads a shard's record. If the record contains a token above the sum of base and the
-// record's revision, that token was never granted. For a lock, the token before the grant is as the
-// claimer reported it (R2).
+// decodeShard reads a shard's record. A token in it above base and the record's revision was never
+// granted. For a lock, the token before the grant is the claimer's word (R2).
 func decodeShard(p Pair, base driver.Token) (shardRecord, error) {
 	r, err := parseShard(p)
 	if top := base + driver.Token(p.Rev); err == nil && (r.Token > top || r.From >= top && !driver.IsLock(shardOf(p.Key))) {

@@ -45,7 +45,7 @@ func TestShardRecordCorrupt(t *testing.T) {
 	}
 }
 
-// TestShardRecordImpossible: a token above the token of the record itself was never granted.
+// TestShardRecordImpossible: a token above the record's own was never granted.
 func TestShardRecordImpossible(t *testing.T) {
 	t.Parallel()
 	for text, damaged := range map[string]bool{

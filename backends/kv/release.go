@@ -51,8 +51,8 @@ func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence,
 	return known, nil
 }
 
-// Release frees leases. See driver.Session. Release also frees the leases of a lost session,
-// because a nil error means that every given fence is dead (rule R1).
+// Release frees leases. See driver.Session. It also frees the leases of a lost session, because a
+// nil error means that every fence named is dead (rule R1).
 func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err := driver.CheckFences(fences); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	return releaseError(failed)
 }
 
-// free writes releases. With remove, it removes the records of locks that have no head. It returns
-// the locks that have a head, because their records stay (rule R2).
+// free writes releases. With remove, it removes the records of locks, on the condition that
+// they have no head. It returns the locks that have one, whose records stay (rule R2).
 func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []located, remove bool,
 	failed []error) (stay []located, err error) {
 	txns := make([]Txn, len(known))
@@ -108,7 +108,7 @@ func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []locat
 	return stay, err
 }
 
-// releaseError returns the error of a call that may have been applied in part. It does not match
+// releaseError returns the error of a call of which a part may have been applied. It does not match
 // the closed set (rule A4).
 func releaseError(failed []error) error {
 	if err := errors.Join(failed...); err != nil {

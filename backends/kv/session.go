@@ -150,8 +150,8 @@ func (s *session) Beat(ctx context.Context) error {
 	}
 }
 
-// Update replaces the mutable part of the session's roster entry. See driver.Session. The write
-// needs no session guard, because it compares the entry's revision.
+// Update replaces the mutable part of the session's roster entry. See driver.Session. The write has
+// no session guard, because it compares the entry's revision that was read.
 func (s *session) Update(ctx context.Context, st driver.MemberState) error {
 	if err := driver.CheckUpdate(st); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (s *session) Update(ctx context.Context, st driver.MemberState) error {
 	return retry("the session's record moved")
 }
 
-// updates returns the member in a roster entry, unless an update later than st has replaced it.
+// updates returns the member in a roster entry, unless a later update than st has replaced it.
 func (s *session) updates(entry Pair, st driver.MemberState) (driver.Member, error) {
 	if entry.Rev == 0 {
 		return driver.Member{}, s.end()

@@ -15,38 +15,38 @@ const (
 	Exists Rev = -1 // the key has a record, whatever its revision
 )
 
-// ErrCompacted is the error of a Watch if the store no longer has all changes after the given
-// revision, or if that revision is greater than the store's. The Backend then reads everything
-// again.
+// ErrCompacted ends a Watch if the store no longer has all changes after the given revision, or
+// if that revision is greater than the store's. The backend then reads everything again.
 var ErrCompacted = errors.New("tenure: the store no longer has the changes since that revision")
 
 // Store is the interface of a coordination store for package kv: batches of independent conditional
-// transactions, linearizable reads, and a watch. All methods are safe for concurrent use, and copy
+// transactions, linearizable reads, and a watch. All methods are safe for concurrent use. They copy
 // the parts of their arguments that they keep. Callers do not change returned values.
 //
-// Keys are ASCII without spaces. They consist of parts joined by "/", none of which is empty. The
-// first part is the namespace. A store may map keys in any way, as long as Range returns the keys
-// within one prefix in the order of their bytes.
+// Keys are ASCII without spaces. Their parts are joined by "/" and never empty. The first part
+// is the namespace. A store may map keys in any way in which Range keeps the order of bytes
+// within one prefix.
 //
-// The context of a call is its only time-out (rule X1). A write is sent once (rule E2). If Apply
-// knows that nothing was applied, its error matches one of the closed set of package driver (see
-// driver.NotApplied), usually driver.ErrRetry. In every other case, its error matches none of them,
-// and the outcome is unknown (rule E1). Examples are a missing answer, a broken connection, and a
-// context that ended after the write was sent. Errors of reads need not match any.
+// The context of a call is its only time-out (rule X1). A write is sent once (rule E2). If
+// Apply knows that nothing was applied, its error matches one of the closed set of package
+// driver (see driver.NotApplied; driver.ErrRetry is the usual one). In every other case, its
+// error matches none of them, and the outcome is unknown. Examples are no answer, a broken
+// connection, and a context that ended after the write was sent (rule E1). Errors of reads need
+// not match any.
 type Store interface {
-	// Apply runs the batch's transactions, each atomic and independent of the others. A transaction
-	// is applied if and only if the batch's guard and its own conditions hold at its point of the
-	// store's order. No transaction writes a key that the guard or another transaction of the batch
-	// mentions. Therefore, the order of the transactions does not matter, and a store may evaluate
-	// all conditions first.
+	// Apply runs the batch's transactions, each atomic and independent of the others. A
+	// transaction is applied if and only if the batch's guard and its own conditions hold at
+	// its point of the store's order. No transaction writes a key that the guard or another
+	// transaction of the batch mentions. So their order does not matter, and a store may
+	// evaluate all conditions first.
 	//
-	// If the store's transactions are all or nothing, one refusal fails them all. In this case, the
-	// store reads the compared records, answers the transactions with failed conditions, and sends
-	// the others again. This is not a retry, because nothing was applied (rule A6).
+	// If the store's transactions are all or nothing, one refusal fails them all. Read the compared
+	// records, answer the transactions whose conditions fail, and send the others again; nothing
+	// was applied, so this is no retry (rule A6).
 	//
-	// Apply may split a batch. Once a part has been applied, Apply returns neither an error nor
-	// Refused. Result.Err of each other transaction then describes its outcome, and is ErrRetry if
-	// the guard failed later.
+	// Apply may split a batch. Once a part has been applied, it returns neither an error nor
+	// Refused. Result.Err of each other transaction then describes its outcome. It is ErrRetry
+	// if the guard failed later.
 	Apply(ctx context.Context, b *Batch) (*Outcome, error)
 
 	// Get reads the keys linearizably, so it sees every write acknowledged before the call.
@@ -56,25 +56,26 @@ type Store interface {
 	// Range reads records, linearizably, in the order of their keys.
 	Range(ctx context.Context, q Range) (*Page, error)
 
-	// Watch calls fn with the changes, since the revision after, of the keys that begin with one of
-	// the prefixes, in the order of their revisions. Watch returns when ctx ends, when fn fails, or
-	// when the store can no longer serve the Watch. It never returns nil. ErrCompacted means that
-	// the changes since after are not all available.
+	// Watch calls fn with the changes after revision after of the keys that begin with one of
+	// the prefixes, in the order of their revisions. Watch returns when ctx ends, fn fails, or
+	// the store can no longer serve it. It never returns nil. ErrCompacted means that changes
+	// since after are lost.
 	//
-	//   - When fn is called with rev, every change up to rev has been delivered, by this call or by
-	//     earlier ones. Changes later than rev may be included, and may be delivered again.
+	//   - When fn is called with rev, every change up to rev has been delivered, by this call or
+	//     earlier ones. A change may be later than rev, and may be delivered again.
 	//   - All changes of one prefix at one revision come in one call of fn. With several prefixes,
 	//     each may have its own order and its own calls.
-	//   - Changes of one key may be merged into the last one. fn may be called without changes, to
-	//     deliver rev.
+	//   - Changes of one key may be merged into the last change. fn may be called without
+	//     changes, to deliver rev.
 	//   - The calls of fn come one after another, and none comes after Watch has returned.
 	//
-	// The keys of a shard's log entries end with a number. Of several new entries, a store may
-	// deliver only the last. It may also report an entry as deleted that never existed.
+	// A store may do two things with the entries of a shard's log, whose keys end with a
+	// number. Of several new entries, it may deliver only the last. It may deliver as deleted
+	// an entry that never existed.
 	Watch(ctx context.Context, prefixes []string, after Rev, fn func(rev Rev, changes []Change) error) error
 
-	// Close ends blocked calls and frees all resources. Pending calls end with an error outside the
-	// closed set. The Backend that Open returned calls Close once. If Open fails, the Store still
+	// Close ends blocked calls and frees everything. Pending calls end with an error outside the
+	// closed set. The Backend that Open returned calls it once. If Open fails, the Store still
 	// belongs to the caller.
 	Close() error
 }
@@ -86,17 +87,17 @@ type Compare struct {
 	Rev Rev
 }
 
-// Op puts or deletes one record. Deleting an absent record is not an error. Some stores give no new
-// revision to a transaction that changes no record. Therefore, the Backend chooses conditions with
-// which each applied transaction changes at least one record.
+// Op puts or deletes one record. Deleting an absent record is no error. A store may not give a
+// new revision to a transaction that changes no record. So the backend chooses conditions so
+// that each applied transaction changes at least one.
 type Op struct {
 	Key    string
 	Value  []byte
 	Delete bool
 }
 
-// Txn is one conditional transaction. If all conditions in If hold, Ops are applied and Then is
-// read. Otherwise, only Else is read. A key occurs once in Ops.
+// Txn is one conditional transaction. If all of If hold, Ops are applied and Then is read.
+// Otherwise, only Else is read. A key occurs once in Ops.
 type Txn struct {
 	If   []Compare
 	Ops  []Op
@@ -115,9 +116,9 @@ type Batch struct {
 	Txns      []Txn
 }
 
-// Outcome is the result of a Batch.
+// Outcome is the answer to a Batch.
 type Outcome struct {
-	// Rev is the store's revision when it answered, or 0 if the store does not report a revision.
+	// Rev is the store's revision when it answered, 0 if it does not report one.
 	Rev Rev
 	// Refused is true if the guard did not hold, so that nothing was applied. Guard then holds
 	// the records of the guard's keys, in order.
@@ -137,15 +138,15 @@ type Result struct {
 	// Reads holds the records of Then or Else, in order, read in the same atomic step. If a
 	// store's transaction cannot read, they are read soon after it.
 	Reads []Pair
-	// Err is set if the transaction was neither applied nor refused by its conditions, or if its
-	// outcome is unknown. It is also set if Then or Else could not be read. Err is classified like
-	// an error of Apply, with one exception: driver.ErrStoreChanged with OK means that the
-	// transaction was applied, but the store was found to have been replaced. Most stores never
-	// return this combination.
+	// Err is set if the transaction was neither applied nor refused by its conditions, or if
+	// its outcome is unknown. It is also set if Then or Else could not be read. It is
+	// classified like an error of Apply, with one exception. driver.ErrStoreChanged with OK
+	// means that the store applied the transaction, and has found that it was replaced. Most
+	// stores never return that.
 	Err error
 }
 
-// Pair is a record or, if Rev is 0, the absence of one.
+// Pair is a record, or with Rev 0 the absence of one.
 type Pair struct {
 	Key   string
 	Value []byte
@@ -167,14 +168,14 @@ type Range struct {
 	Limit    int // at most this many; fewer only if there are no more. 0: all, if possible at one revision
 	KeysOnly bool
 	// Largest, if positive, is the length of the longest values to return. Instead of a longer
-	// value, Pair.Long has its length. A store that cannot select by length drops longer values as
-	// they arrive. With a Limit, it reads in parts of a few MiB.
+	// value, Pair.Long has its length. A store that cannot select by length drops the value on
+	// arrival. With a Limit, it reads in parts of a few MiB.
 	Largest int
 }
 
-// Page is the answer to a read. Each pair is from the revision Rev, or from a later one if the
-// store cannot read at one revision. A Watch after Rev delivers the changes since. Get may answer
-// with Rev 0, which means unknown. Range must not.
+// Page is the answer to a read. Each pair is as it was at Rev, or at a later revision if the
+// store cannot read at one revision. A Watch after Rev delivers the changes since. Get may
+// answer with Rev 0, which means unknown. Range must not.
 type Page struct {
 	Rev   Rev
 	Pairs []Pair

@@ -177,7 +177,7 @@ func (b *Backend) openTail(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// loadTail begins again at the current heads, so every reader is reset.
+// loadTail begins again at the present heads, so every reader is reset.
 func (b *Backend) loadTail(ctx context.Context) error {
 	t := &b.tail
 	t.mu.Lock()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/system"
 )
 
 // TestGarbage is not parallel, because it measures the heap.
@@ -12,5 +13,5 @@ func TestGarbage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
 	}
-	conformance.TestGarbage(t, newConformanceStore(memory.Open), 0)
+	system.Garbage(t, newConformanceStore(memory.Open)(conformance.Wrap(t)), 0)
 }

@@ -20,8 +20,8 @@ var limits = driver.Limits{
 
 // Options configure Open. With nil or the zero value, the defaults apply.
 type Options struct {
-	// NoCreate refuses a namespace that does not exist yet. By default, Open creates it, because a
-	// store in memory is always new.
+	// NoCreate refuses a namespace that does not exist yet. By default, it is created, because
+	// a store in memory is always new.
 	NoCreate bool
 	// Wrap, if not nil, is called once, by Open. The backend uses its result instead of the
 	// store, so that a test can add faults or counters. Default nil: the store itself.

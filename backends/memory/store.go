@@ -65,8 +65,8 @@ func (s *Store) Rev() kv.Rev {
 	return s.rev
 }
 
-// SetLying makes the store apply every transaction, even if its conditions or guards fail, until a
-// call with false. Opening must refuse a lying store.
+// SetLying makes the store apply every transaction, whatever its conditions and guards say,
+// until a call with false. Opening must refuse such a store.
 func (s *Store) SetLying(lying bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *Store) breakWatches() {
 	}
 }
 
-// Tamper writes a record without any condition, as another tool might. A nil value deletes it.
-// kvkeys.Keys makes the keys of a namespace.
+// Tamper writes a record without any condition, as another tool might. A nil value deletes it. The
+// keys of a namespace are those of kvkeys.Keys.
 func (s *Store) Tamper(key string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

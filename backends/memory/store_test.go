@@ -110,7 +110,7 @@ func TestStoreAgainstModel(t *testing.T) {
 	}
 }
 
-// TestCallersCannotReachRecords changes slices that were passed to the store or returned by it.
+// TestCallersCannotReachRecords changes slices that were handed over or returned.
 func TestCallersCannotReachRecords(t *testing.T) {
 	t.Parallel()
 	c := memory.New().Client()
@@ -181,8 +181,8 @@ func TestWatchAndCompaction(t *testing.T) {
 	})
 }
 
-// TestHistoryIsBounded writes more than the store keeps, beside a watch of another key, which must
-// be able to continue.
+// TestHistoryIsBounded writes more than is kept beside a watch of another key, which must be able
+// to continue.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	s := memory.New()

@@ -60,9 +60,9 @@ func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
 	}
 }
 
-// newClient makes a client that sends each command once (rule E2). In a cluster too, it is a client
-// of a single server, because all keys of a namespace are in one slot and the dialer knows that
-// slot's node.
+// newClient makes a client that sends each command once (rule E2). In a cluster, it is also a
+// client of a single server. All keys of a namespace are in one slot, and the dialer knows its
+// node.
 func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *goredis.Client {
 	o := *c
 	o.Addrs = slices.Clone(c.Addrs)
@@ -111,10 +111,9 @@ func (c *clients) close() error {
 // dialer is a hook of the clients' dialing.
 //
 // It marks errors before which nothing was sent, and returns a failed dial as a connection that
-// fails. Otherwise, the client would log each failed dial. After many failures, the client would
-// dial only once a second, and so would notice late that the server is back. The dialer also keeps
-// the connections, so that hangUp ends the calls on them. The client's own Close would log each
-// connection in use.
+// fails. Otherwise, the client would log each failed dial. After many, it would dial only once
+// a second, which is late when the server is back. The dialer also keeps the connections, so
+// that hangUp ends the calls on them. The client's own Close would log each connection in use.
 //
 // In a cluster, the dialer directs connections to the node that has the namespace. Every other
 // node answers with the address of that node. If a node does not answer, the next given address
@@ -212,7 +211,7 @@ func (d *dialer) lost(addr string) {
 }
 
 // doubt ends the use of connections on which nothing was read since a given moment. A call that
-// began at that moment got no answer, and the cause often affects other connections too.
+// began then got no answer, and whatever silenced one connection has often silenced others.
 func (d *dialer) doubt(since time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,7 +255,7 @@ func (d *dialer) moved(err error) bool {
 
 // outside reports whether a node of a cluster refused a call because it has lost the cluster, and
 // so ran nothing. Connections then go to the next address. Connections to the node end with the
-// calls on them. at is the address to which connections went when the call began.
+// calls on them. at is where connections went when the call began.
 func (d *dialer) outside(at string, err error) bool {
 	if !refused(err) || !goredis.HasErrorPrefix(err, "CLUSTERDOWN") {
 		return false
@@ -272,7 +271,7 @@ func (d *dialer) outside(at string, err error) bool {
 	return true
 }
 
-// leads returns the address to which new connections of a cluster go.
+// leads returns where new connections of a cluster go.
 func (d *dialer) leads() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -336,8 +335,8 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The client sets a deadline before it sends something. On a connection that was given up, setting
-// a deadline does not fail, because Write returns the error.
+// The client sets a deadline before it sends something. On a connection that was given up, this
+// does not fail, because Write returns the error.
 func (l *line) SetDeadline(t time.Time) error      { return l.unlessGone(l.Conn.SetDeadline(t)) }
 func (l *line) SetReadDeadline(t time.Time) error  { return l.unlessGone(l.Conn.SetReadDeadline(t)) }
 func (l *line) SetWriteDeadline(t time.Time) error { return l.unlessGone(l.Conn.SetWriteDeadline(t)) }

@@ -19,8 +19,6 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
-	"github.com/tenure-go/tenure/internal/proof/suite"
-	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // TestConformance runs the suite as a user with rights to the suite's keys only.
@@ -38,10 +36,10 @@ func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.Redis, nil)
 	c := config(t, server)
 	h := harness(t, c, c, Options{}, func() (*goredis.UniversalOptions, *conformance.Wire) {
-		proxied, wire := conformance.Proxy(suite.Wrap(t), server.Addr())
+		proxied, wire := conformance.Proxy(conformance.Wrap(t), server.Addr())
 		return &goredis.UniversalOptions{Addrs: []string{proxied}}, wire
 	})
-	conformance.TestCases(t, h, casesOf(func(c suite.Case) bool {
+	conformance.TestCases(t, h, casesOf(func(c conformance.Case) bool {
 		return !slices.Contains(c.Needs, "Wire.Duplicate") && slices.ContainsFunc(c.Needs, func(need string) bool {
 			return strings.HasPrefix(need, "Wire.")
 		})
@@ -49,11 +47,11 @@ func TestConformanceNetwork(t *testing.T) {
 }
 
 // casesOf names the selected cases of the suite.
-func casesOf(wanted func(suite.Case) bool) []string {
+func casesOf(wanted func(conformance.Case) bool) []string {
 	var names []string
-	for _, c := range (conformance.Harness{}).Internal(seam.Key{}).Cases() {
+	for _, c := range conformance.Cases() {
 		if wanted(c) {
-			names = append(names, c.Name)
+			names = append(names, c.Name())
 		}
 	}
 	return names
@@ -70,7 +68,7 @@ func TestConformanceSentinel(t *testing.T) {
 }
 
 // TestConformanceCluster runs them on a cluster of three masters, as a user with rights to the
-// suite's keys only. For most namespaces, the first given address is not the address of their node.
+// suite's keys only. For most namespaces the first given address is not that of their node.
 func TestConformanceCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -85,8 +83,8 @@ func TestConformanceCluster(t *testing.T) {
 	quick(t, c, &user, Options{AllowLoss: true})
 }
 
-// TestDoors runs the cases about claims, commits and fences through clients that know the nodes of
-// a cluster in different orders.
+// TestDoors runs the cases about claims, commits and fences by clients that know the nodes of a
+// cluster in another order.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -108,11 +106,10 @@ func TestDoors(t *testing.T) {
 	})
 }
 
-// quick selects the areas that write and that read the writes.
+// quick runs the areas that write, and reads of the writes.
 func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
-	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c suite.Case) bool {
-		area, _, _ := strings.Cut(c.Name, "/")
-		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, area) &&
+	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c conformance.Case) bool {
+		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, c.Area) &&
 			!slices.Contains(c.Needs, "Restart") && !slices.Contains(c.Needs, "Narrow")
 	})...)
 }
@@ -161,7 +158,7 @@ func TestConformanceIsolated(t *testing.T) {
 				}, nil
 			},
 		}
-	}}, casesOf(func(c suite.Case) bool { return slices.Contains(c.Needs, "Isolate") })...)
+	}}, casesOf(func(c conformance.Case) bool { return slices.Contains(c.Needs, "Isolate") })...)
 }
 
 // harness runs the suite with backends as user, and its own access to the store as
@@ -380,7 +377,7 @@ func (s *suiteStore) count() (err error) {
 	return nil
 }
 
-// counted is a connection that counts its commands. Each command is written alone.
+// counted is a connection that counts its commands. Each is written alone.
 type counted struct {
 	net.Conn
 	c *counter

@@ -34,8 +34,8 @@ func everywhere(ctx context.Context, t testing.TB, all []*servers.Server, comman
 	return failed
 }
 
-// halts makes servers refuse writes soon after they are cut off from their replica. The delay is
-// longer than the silence of a replica on a busy machine.
+// halts makes servers refuse writes soon after they are cut off from their replica, but later than
+// a replica on a busy machine is silent.
 func halts(t testing.TB, all ...*servers.Server) {
 	t.Helper()
 	err := everywhere(t.Context(), t, all, "CONFIG", "SET", "min-replicas-to-write", 1, "min-replicas-max-lag", 5)
@@ -133,10 +133,9 @@ func (d *deployment) waitsForItsReplica(
 	}
 }
 
-// TestTakenOver: the master is killed or stalled, and its replica takes over. Once the former
-// master is back as a replica, a former process continues at the new master, under its lease, with
-// the acknowledged writes. Nothing is acknowledged before that. The process's Sentinel may have
-// fallen silent earlier.
+// TestTakenOver: the master is killed or stalled, and its replica takes over. A former process
+// continues there under its lease, with the acknowledged writes, once the former master is back as
+// a replica. Nothing is acknowledged before. The process's Sentinel may have fallen silent before.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB) *deployment{

@@ -15,8 +15,8 @@ import (
 )
 
 // TestDiskFull: a server with appendfsync always ends when its disk is full. After a restart with
-// free space, it has its acknowledged writes. A server with everysec, for AllowLoss, refuses writes
-// until there is free space.
+// room, its acknowledged writes are there. A server with everysec, for AllowLoss, refuses writes
+// until there is room.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -71,8 +71,7 @@ func TestDiskFull(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// If the write that met the full disk has an unknown outcome, it may or may not be in
-			// the log.
+			// The write that met the full disk is in the log or not, if its outcome is unknown.
 			written := int(page.Head.Number)
 			if written != acknowledged && (fsync != "always" || written != acknowledged+1) {
 				t.Errorf("%d writes are in the log; %d were acknowledged", written, acknowledged)

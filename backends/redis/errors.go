@@ -18,11 +18,10 @@ type notSentError struct{ err error }
 
 func (e *notSentError) Error() string { return e.err.Error() }
 
-// Unwrap returns a list, because the client would remove one plain layer of the error.
+// Unwrap returns a list, because the client removes one plain layer of such an error.
 func (e *notSentError) Unwrap() []error { return []error{e.err} }
 
-// failed classifies the error of a script (rule E1). After an unlisted error, the outcome is
-// unknown.
+// failed classifies the error of a script (rule E1). Unlisted errors are unknown.
 func (s *store) failed(ctx context.Context, err error) error {
 	if s.life.Err() != nil {
 		return errClosed()
@@ -36,8 +35,8 @@ func (s *store) failed(ctx context.Context, err error) error {
 	return classified(err)
 }
 
-// classified returns the error of a command. The error matches driver.ErrRetry if and only if the
-// server certainly did not run the command.
+// classified returns the error of a command. It matches driver.ErrRetry if and only if the server
+// certainly did not run the command.
 func classified(err error) error {
 	if denied(err) || goredis.HasErrorPrefix(err, "READONLY") {
 		err = fmt.Errorf("%w: compare the user's rights with docs/backends/redis.md: %w", driver.ErrDenied, err)
@@ -69,8 +68,8 @@ func reply(err error) (string, bool) {
 	return e.Error(), true
 }
 
-// refused reports whether the server refused to run a command. An error from a running script names
-// the script, and does not show what the script had written.
+// refused reports whether the server refused to run a command. An error from a running script
+// names the script, and does not show what it had written.
 func refused(err error) bool {
 	text, ok := reply(err)
 	if !ok || strings.Contains(text, "script: ") {

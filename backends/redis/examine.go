@@ -86,8 +86,7 @@ func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	return out
 }
 
-// user returns the rights that the user has but does not need. A user set up by the recipe lacks
-// even the right to ask.
+// user returns what the user may do beyond its needs. A user of the recipe may not even ask.
 func (s *store) user(ctx context.Context) (driver.Finding, error) {
 	return during(ctx, s, func(ctx context.Context) (driver.Finding, error) {
 		f := driver.Finding{Name: "user", Value: "may not ask for its rights, as with those of the documentation"}

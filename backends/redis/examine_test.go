@@ -39,7 +39,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting that loses writes has a remedy, and no other setting has one.
+// TestExamined: each setting that loses writes has a remedy, and no other has.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(v *server, o *Options){

@@ -62,7 +62,7 @@ func impatient(ctx context.Context, c *intercept.Call, proceed func(context.Cont
 	return proceed(ctx)
 }
 
-// wait waits, as part of a fault.
+// wait lets time pass that is part of a fault.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -209,7 +209,7 @@ func TestFull(t *testing.T) {
 }
 
 // TestRestart: a server whose log has every acknowledged write continues under the same history. A
-// server that can lose acknowledged writes does not continue.
+// server that can lose such writes does not.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, allow := range []bool{false, true} {
@@ -241,7 +241,7 @@ func TestRestart(t *testing.T) {
 				}
 				return
 			}
-			// The first call finds the restart, and no part of it was applied.
+			// The first call finds the restart, and nothing of it was applied.
 			if err := s.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
 				t.Errorf("the first heartbeat after a restart: %v; want ErrRetry or none", err)
 			}
@@ -307,7 +307,7 @@ func TestPromotedBehind(t *testing.T) {
 	}
 }
 
-// guardsRefused checks that no script runs under a former lease (F1).
+// guardsRefused checks that no script passes under a former lease (F1).
 func (p *promoted) guardsRefused(t *testing.T) {
 	t.Helper()
 	guard := guardOf(newAdmin(t, p.address.config), "{"+p.backend.Info().Namespace+"}-texts")
@@ -327,9 +327,9 @@ func (p *promoted) guardsRefused(t *testing.T) {
 	}
 }
 
-// TestSecondPromotedFromOldest promotes one replica and then another, which followed only the first
-// master. Each is used by processes that know nothing of the other. The tokens of the second are
-// above the tokens of the first (I2).
+// TestSecondPromotedFromOldest promotes one replica and then another, which followed the first
+// master only. Processes that know nothing use each. The second one's tokens are above the first
+// one's (I2).
 func TestSecondPromotedFromOldest(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -377,7 +377,7 @@ func TestSecondPromotedFromOldest(t *testing.T) {
 }
 
 // TestPromotedBehindControl removes the compare of the server's history, and expects a granted
-// token that is not above an acknowledged one. Otherwise, TestPromotedBehind would prove nothing.
+// token that is not above an acknowledged one. Otherwise TestPromotedBehind would show nothing.
 func TestPromotedBehindControl(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -474,7 +474,7 @@ func claims(t *testing.T, s driver.Session, shard driver.ShardID) driver.Fence {
 	}
 }
 
-// TestReplicas: a write on too few replicas has an unknown outcome, and a write on enough replicas
+// TestReplicas: a write on too few replicas has an unknown outcome, and one on enough replicas
 // counts.
 func TestReplicas(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// refuses fails unless opening is refused with an error that matches want and contains text.
+// refuses fails unless opening is refused with an error that matches want and says text.
 func refuses(t *testing.T, c *goredis.UniversalOptions, o Options, want error, text string) {
 	t.Helper()
 	o.Create = true
@@ -140,8 +140,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestRights: a missing right is found at opening, and not in the middle of a script. The page's
-// recipe has every right.
+// TestRights: opening finds a missing right, rather than a script in its middle. The page's recipe
+// has every right.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)

@@ -16,11 +16,11 @@ type Options struct {
 	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// AllowLoss accepts a server that can lose acknowledged grants and commits, because it lacks
-	// appendfsync always, may evict keys, or may be replaced by a replica for which no write
+	// AllowLoss accepts a server that can lose acknowledged grants and commits. Such a server
+	// lacks appendfsync always, may evict keys, or is replaced by a replica for which no write
 	// waited. Default false: Open refuses such a server, and names the setting. Tenure still
-	// detects that recent writes were lost. Processes then stop with driver.ErrStoreChanged, and
-	// new tokens are above all earlier ones when the namespace is opened again. Lost commits stay
+	// detects a lost end of the history. Processes stop with driver.ErrStoreChanged, and tokens
+	// continue above all earlier ones when the namespace is opened again. Lost commits stay
 	// lost.
 	AllowLoss bool `json:"allow_loss" yaml:"allow_loss"`
 
@@ -32,12 +32,12 @@ type Options struct {
 	// so a number above the connected replicas stops all writes.
 	Replicas int `json:"replicas" yaml:"replicas"`
 
-	// SettingsVerified asserts that an administrator has verified the settings that INFO does not
-	// report. These are appendfsync always and no-appendfsync-on-rewrite no. With Replicas, they
-	// also include min-replicas-to-write of at least that number, and min-replicas-max-lag from 1
-	// to below the TTL, in seconds. Open then does not read them, so the user needs no right to
-	// CONFIG GET, which shows the server's passwords. Default false: Open reads them, and refuses
-	// settings that can lose acknowledged writes.
+	// SettingsVerified asserts that an administrator has verified the settings that INFO does
+	// not report. These are appendfsync always and no-appendfsync-on-rewrite no. With Replicas,
+	// they are also min-replicas-to-write of at least that number, and a min-replicas-max-lag
+	// from 1 to below the TTL, in seconds. Open then does not read them, so the user needs no
+	// right to CONFIG GET, which shows the server's passwords. Default false: Open reads them,
+	// and refuses settings that can lose acknowledged writes.
 	SettingsVerified bool `json:"settings_verified" yaml:"settings_verified"`
 
 	// ReplicaTimeout limits how long a write or a read waits for Replicas. Default (0)

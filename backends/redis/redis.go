@@ -28,12 +28,12 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through its own connections, which Close closes. A single address is a
-// server's. With MasterName, the addresses belong to Sentinels, which name the server. Otherwise,
-// several addresses, or IsClusterMode, mean a cluster. Open ignores c's pool sizes, time-outs and
-// retries: contexts limit the calls, and each call is sent once.
+// Open opens a namespace through its own connections, which Close closes. If c has one address,
+// it is a server. With MasterName, the addresses are Sentinels that name the server. Several
+// addresses or IsClusterMode mean a cluster. Open ignores c's pool sizes, time-outs and
+// retries: contexts limit the calls, and each is sent once.
 //
-// ctx limits only the opening. o may be nil. An error says in one line what to change.
+// ctx limits the opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, c, namespace, o, nil)
 }
@@ -83,9 +83,8 @@ func (b *Backend) Info() driver.Info {
 	return i
 }
 
-// Join implements driver.Backend. With Options.Replicas, Join refuses a TTL that is not longer than
-// min-replicas-max-lag, because a cut-off master would accept an application's own writes for
-// longer than its leases are trusted.
+// Join implements driver.Backend. With Options.Replicas, it refuses a TTL during which a
+// cut-off master would still accept an application's own writes.
 func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
 	if lag := time.Duration(b.store.lag.Load()); b.store.opts.Replicas > 0 && !b.store.opts.AllowLoss && lag > 0 && lag >= m.TTL {
 		return nil, fmt.Errorf("tenure: %w: min-replicas-max-lag is %v, and the TTL %v: a master that is cut off takes writes "+
@@ -99,7 +98,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 }
 
 // RaiseFloor makes every token that a namespace grants from now on greater than above. After a
-// restore from a backup, an operator calls RaiseFloor before starting any process again. Pass the
+// restore from a backup, an operator calls it before starting any process again. Pass the
 // highest token known from logs, marks or metrics.
 func RaiseFloor(
 	ctx context.Context, c *goredis.UniversalOptions, namespace string, above driver.Token, o *Options,

@@ -64,7 +64,7 @@ func (r *replicated) promote(t testing.TB) {
 	})
 }
 
-// TestGoesOn: if all replicas have the acknowledged writes, processes continue at the replica that
+// TestGoesOn: if all replicas have the acknowledged writes, processes continue at the one that
 // takes over, with their sessions and leases, and no revision is given twice.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func unreplicated(t *testing.T, b *Backend, s driver.Session, shard driver.Shard
 	if err == nil || driver.NotApplied(err) {
 		t.Errorf("a claim that no replica has: %v; want an unknown outcome", err)
 	}
-	// This is the state after many more of these writes.
+	// As after many more such writes.
 	rev, err := b.store.clients.calls.HIncrBy(t.Context(), b.store.names.key("records"), "rev", 1000).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func unreplicated(t *testing.T, b *Backend, s driver.Session, shard driver.Shard
 	return rev
 }
 
-// TestLostStops: a process got an answer that the new server lacks, because the write was on
-// another replica. The process stops and reports this.
+// TestLostStops: a process got an answer that the new server lacks, because another replica was
+// counted. It stops and reports this.
 func TestLostStops(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -216,8 +216,7 @@ func TestLagAboveTTL(t *testing.T) {
 	refuses(t, config(t, r.master), Options{Replicas: 1}, driver.ErrUnsupported, "min-replicas-max-lag is \"0\"")
 }
 
-// TestReadsWait: data that is known to be on the replicas is read without them. Other reads wait
-// for them.
+// TestReadsWait: data known to be on the replicas is read without them. Other reads wait for them.
 func TestReadsWait(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -265,10 +264,10 @@ func TestReadsWait(t *testing.T) {
 	}
 }
 
-// TestCutOffMaster: a master is cut off from its replica, which is promoted and has its own
-// replica. The holder uses the former master, and a successor uses the new one. They never trust
-// their leases at the same time. Each waits for a replica after each guarded script, and only one
-// holder's scripts are accepted.
+// TestCutOffMaster: a master is cut off from its replica, which is promoted with another replica.
+// The holder reaches the former master, and a successor the new one. They never trust their leases
+// at the same time. They wait for a replica after each guarded script, and only the scripts of one
+// are accepted.
 func TestCutOffMaster(t *testing.T) {
 	t.Parallel()
 	var worst time.Duration
@@ -323,8 +322,7 @@ func cutOff(t *testing.T) (overlap time.Duration, guarded bool) {
 	}
 	trusted := func(l *atomic.Pointer[core.Lease]) bool { return l.Load() != nil && l.Load().Err() == nil }
 	both := func(a, b *atomic.Pointer[core.Lease]) bool { return trusted(b) && trusted(a) && trusted(b) } // in the moment of a's check
-	// The client of A always asks the former master, while Sentinels would lead a process away from
-	// it.
+	// A's client always asks the former master, while Sentinels would lead a process away.
 	was, a := lead(r.master, "A")
 	ample.Wait(t, "A does not lead", func() bool { return trusted(a) })
 	wait(t.Context(), rand.N(time.Second))
@@ -374,8 +372,8 @@ func guardedBy(t *testing.T) func(b *Backend, s *servers.Server, l *core.Lease) 
 	}
 }
 
-// TestReadsSurvive: whenever the master is cut off, readers beside a writer see nothing that is
-// lost when the replica is promoted.
+// TestReadsSurvive: whenever the master is cut off, readers beside a writer see nothing that the
+// replica's promotion takes back.
 func TestReadsSurvive(t *testing.T) {
 	t.Parallel()
 	gone, rounds := 0, rounds(t)
@@ -392,8 +390,8 @@ func TestReadsSurvive(t *testing.T) {
 	}
 }
 
-// TestReadsSurviveControl does not wait for replicas, and expects that data that was read is lost.
-// Otherwise, TestReadsSurvive would prove nothing.
+// TestReadsSurviveControl waits for no replica, and expects that data read is lost. Otherwise
+// TestReadsSurvive would show nothing.
 func TestReadsSurviveControl(t *testing.T) {
 	t.Parallel()
 	for round := range min(rounds(t), 5) {
@@ -405,7 +403,7 @@ func TestReadsSurviveControl(t *testing.T) {
 	}
 }
 
-// lostReads returns how many commits that were read are lost after a promotion.
+// lostReads returns how many commits that were read a promotion took back.
 func lostReads(t *testing.T, o Options) int64 {
 	t.Helper()
 	r := newReplicated(t)

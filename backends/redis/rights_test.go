@@ -14,7 +14,7 @@ import (
 )
 
 // TestRightLost: if a user loses a right to write after the namespace was opened, calls are refused
-// before anything is written. When the user has the right again, they continue.
+// before anything is written. With the right they continue.
 func TestRightLost(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -26,7 +26,7 @@ func TestRightLost(t *testing.T) {
 	no := driver.WriteNo(0)
 	commit := func() error {
 		no++
-		// It uses each command that writes, with entries, an item, and removals.
+		// It uses each command that writes: entries, an item, and removals.
 		res, err := s.Commit(t.Context(), []driver.Write{{Fence: f, Number: no, Nonce: driver.Nonce(no), Ops: []driver.Op{
 			{Kind: driver.OpPut, Key: fmt.Sprintf("k%d", no), Value: []byte("v")},
 			{Kind: driver.OpDelete, Key: fmt.Sprintf("k%d", no-1)},

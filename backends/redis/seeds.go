@@ -19,8 +19,7 @@ const (
 	// asked too.
 	seedPatience = 250 * time.Millisecond
 	// connectPatience is how long a connection may take, including the TLS handshake, if there is
-	// another address to try. The answer to the first ping on the connection may take the same time
-	// again.
+	// another address to try. The answer to the first ping on it may take as long again.
 	connectPatience = 2 * time.Second
 	// searchTime limits the search for a server at Sentinels or the addresses of a cluster.
 	// Once it has passed, the next connection begins a new search.
@@ -48,10 +47,10 @@ func hasty(c *goredis.UniversalOptions) func(ctx context.Context, network, addr 
 	}
 }
 
-// reach connects to the node that answered last or that another node named. Without such a node, it
-// connects to the first given address that answers. A known node need not answer, because it may be
-// slow, and no other node has the namespace. Only one connection at a time queries the addresses,
-// and the others wait for its result.
+// reach connects to the node that answered last or that another node named. Without such a
+// node, it connects to the first given address that answers. A known node need not answer,
+// because it may be slow, and no other node has the namespace. One connection at a time asks
+// the addresses, and others wait for its result.
 func (d *dialer) reach(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	for asks := false; ; asks = true {
 		d.mu.Lock()
@@ -83,8 +82,8 @@ type asked struct {
 	err  error
 }
 
-// first asks the addresses in turn and returns the first that answers. It asks the next address
-// after one has failed or was silent for seedPatience. A slow address may still answer first,
+// first asks the addresses in turn and returns the first that answers. It asks the next as soon
+// as one has failed or was silent for seedPatience. A slow address may still be the first,
 // because all may be slow.
 func (d *dialer) first(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -139,7 +138,7 @@ func ask(ctx context.Context, dial dialFunc, addr string, answers chan<- asked) 
 }
 
 // ping waits for the answer to a PING, which is sent before any password. An error is an answer
-// too, unless the node refuses the connection or has not loaded its data yet.
+// too, unless the node refuses the connection or has not read its data yet.
 func ping(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()

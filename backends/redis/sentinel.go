@@ -12,9 +12,9 @@ import (
 const (
 	// sentinelPatience is how long a Sentinel may take to answer before the client continues
 	// without it. At least for its first connection, the client waits for all Sentinels that it
-	// asks. It keeps the connection to a silent Sentinel until the call ends.
+	// asks. It keeps a silent one until the call ends.
 	sentinelPatience = 250 * time.Millisecond
-	// slowPatience is the longest patience, which is used if no Sentinel answers sooner.
+	// slowPatience is the longest patience, used if none answers sooner.
 	slowPatience = 8 * sentinelPatience
 )
 
@@ -23,8 +23,8 @@ type sentinels struct {
 	patience atomic.Int64 // in nanoseconds, from sentinelPatience to slowPatience
 }
 
-// ask connects to the server that Sentinels name. Each time no Sentinel answers in time, ask
-// doubles the patience. It keeps that patience until a connection is quick again.
+// ask connects to the server that Sentinels name. Each time none answers in time, it doubles
+// the patience. It keeps that patience until a connection is quick again.
 func (s *sentinels) ask(ctx context.Context, connect func() (net.Conn, error)) (net.Conn, error) {
 	for {
 		patience, began := s.patience.Load(), time.Now()
@@ -56,8 +56,8 @@ func (s *sentinels) impatiently(
 	}
 }
 
-// hurried is a connection to a Sentinel, or to a server until DialHook has it. A wait for messages
-// has no deadline, and hurried does not set one.
+// hurried is a connection to a Sentinel, or to a server until DialHook has it. A wait for
+// messages has no deadline, and is not given one.
 type hurried struct {
 	net.Conn
 	s *sentinels

@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// server holds a server's report about itself.
+// server is what a server reports about itself.
 type server struct {
 	info     map[string]string // from INFO
 	settings map[string]string // from CONFIG GET; nil if the user may not read it
@@ -224,8 +224,8 @@ const (
 	// attachTries is how many times attach reads again after another process wrote the record.
 	attachTries = 5
 	// revisionLift is above the number of unacknowledged writes of a cut-off master. It is small
-	// compared to the microseconds between two failovers. After a failover that lost grants, tokens
-	// are made from the time in microseconds. Revisions have room for a hundred million lifts.
+	// compared to the microseconds between two failovers, from which tokens come after a failover
+	// that lost grants. Revisions have room for a hundred million of it.
 	revisionLift = 1 << 26
 	// maxPast is the largest number of previous replication ids in a record.
 	maxPast = 8
@@ -259,7 +259,7 @@ func (s *store) attach(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// A server without enough replicas accepts no writes, but reports its history as well.
+		// A server without enough replicas accepts no writes, but shows this as well.
 		if err := s.goesOn(want, found, rev); err != nil {
 			return err
 		}
@@ -331,12 +331,12 @@ func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 	return nil
 }
 
-// follows returns the record under which a server continues, without its past. The lineage stays if
-// nothing can have been lost between the two servers. There are three cases of this kind. The
-// server process is the same and was never a replica between the two. Or all replicas have the
-// acknowledged writes. Or the server restarted from a log with every acknowledged write. A promoted
-// replica shows the number of bytes that it received and its previous replication id. It forgets
-// that id once it is without replicas for repl-backlog-ttl.
+// follows returns the record under which a server continues, without its past. The lineage
+// stays if nothing can have been lost between the two. There are three such cases. The process
+// is the same and was no replica in between; all replicas have the acknowledged writes; or the
+// server restarted from a log with every acknowledged write. A promoted replica shows the
+// number of bytes that it received and its previous replication id. It forgets that id once it
+// is without replicas for repl-backlog-ttl.
 func (s *store) follows(v *server, found string) (record, error) {
 	now := record{
 		replication: v.info["master_replid"], process: v.info["run_id"],

@@ -60,8 +60,8 @@ func TestStartAtSilentNode(t *testing.T) {
 	}
 }
 
-// TestNodeIsGone: another node named the node of the namespace, and that node's host accepts no
-// connections. A process soon gets answers again.
+// TestNodeIsGone: a process soon gets answers again when the host of the node that another one
+// named accepts no connections.
 func TestNodeIsGone(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// serves returns how long it takes to open a namespace. It also returns how long after that a
-// process serves a shard under a lease that was confirmed twice more.
+// serves returns how long it takes to open a namespace, and how long after that a process serves a
+// shard by a lease that was proven twice more.
 func serves(t *testing.T, c *goredis.UniversalOptions, o Options, ttl time.Duration) (opened, served time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -94,7 +94,7 @@ func TestStartAtSilentSentinel(t *testing.T) {
 	startsSoon(t, c, o, master)
 }
 
-// passing is a proxy in front of a server.
+// passing is a proxy before a server.
 func passing(t *testing.T, addr string) *faultproxy.Proxy {
 	t.Helper()
 	p, err := faultproxy.New(addr, nil)
@@ -123,7 +123,7 @@ func beats(t *testing.T, s driver.Session) time.Duration {
 	return time.Since(began)
 }
 
-// beatsWithin waits until a heartbeat is answered, and judges how long this took.
+// beatsWithin waits until a heartbeat is answered, and judges the time that took.
 func beatsWithin(t *testing.T, s driver.Session, most time.Duration, healthy *servers.Server) {
 	t.Helper()
 	g := besidePings(t, healthy)
@@ -132,7 +132,7 @@ func beatsWithin(t *testing.T, s driver.Session, most time.Duration, healthy *se
 	g.AtMost("a heartbeat", took, most)
 }
 
-// newWays starts a cluster of three masters, each behind a proxy.
+// newWays starts a cluster of three masters with a proxy before each.
 func newWays(t *testing.T) (*goredis.UniversalOptions, *servers.Cluster, map[string]*faultproxy.Proxy) {
 	t.Helper()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -269,7 +269,7 @@ func slow(t *testing.T, addrs []string, latency time.Duration) (through []string
 }
 
 // TestSlowSentinels: a process starts although each Sentinel answers later than the first patience.
-// When they are quick again, patience returns to its first value.
+// Once they are quick again, patience is as at first.
 func TestSlowSentinels(t *testing.T) {
 	t.Parallel()
 	c, o, _, _ := newSentinelsAlone(t)
@@ -309,7 +309,7 @@ func TestNodeOutsideItsCluster(t *testing.T) {
 	serves(t, c, Options{AllowLoss: true}, time.Second)
 }
 
-// TestPing tests the answers that make an address a usable node.
+// TestPing: the answers that make an address a usable node.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{

@@ -30,8 +30,8 @@ type store struct {
 	scripts *scripts
 	clients *clients
 	ping    string // the key that pings read (E4)
-	// replaceable reports whether replicas take over automatically, as they do with Sentinel and in
-	// a cluster. In this case, a server is not recognized after its restart.
+	// replaceable reports whether replicas take over automatically, as they do with Sentinel
+	// and in a cluster. Then a server is not recognized after its restart.
 	replaceable bool
 
 	attaching chan struct{} // one token; its holder may attach
@@ -86,11 +86,11 @@ func (s *store) Close() error {
 	return s.clients.close()
 }
 
-// ask runs a script, and checks the beginning of its answer. A server runs nothing if its history
-// differs from the store's, if it is a replica, or if it was a replica until now and has no
-// history. In these cases, the store attaches to the server again. If the namespace continues, ask
-// sends the script once more. With wait, it waits for replicas to have the script's writes (see
-// shown).
+// ask runs a script, and checks the beginning of its answer. A server runs nothing if its
+// history differs from the store's, if it is a replica, or if it was one until now and has no
+// history. In these cases, the store attaches to the server again. If the namespace continues,
+// ask sends the script once more. With wait, it waits for replicas to have the script's writes
+// (see shown).
 func (s *store) ask(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool, words ...string,
 ) (*answer, string, error) {
@@ -119,11 +119,11 @@ func (s *store) ask(
 	}
 }
 
-// shown is called before any part of an answer is returned, so that no promotion can undo what the
-// caller sees. It returns when as many replicas as Options.Replicas have everything up to a
-// revision. After a script that wrote, WAIT has counted them. WAIT does not count for a script that
-// only read. After a read, shown therefore uses a barrier, unless this store already knows that the
-// replicas have everything.
+// shown is called before anything of an answer is returned, so that no promotion takes it back.
+// It returns when as many replicas as Options.Replicas have everything up to a revision. After
+// a script that wrote, WAIT has counted them. WAIT does not count for a script that only read.
+// After such a script, shown uses a barrier, unless this store already knows that the replicas
+// have everything.
 func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev kv.Rev) error {
 	switch {
 	case s.opts.Replicas == 0:
@@ -142,8 +142,8 @@ func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev
 	return nil
 }
 
-// barrier makes a write that has no effect, waits for the replicas, and returns the revision up to
-// which they have everything. The server's history must still be the history of the read.
+// barrier makes a write that has no effect, waits for the replicas, and returns the revision up
+// to which they have everything. The server's history must still be that of the read.
 func (s *store) barrier(ctx context.Context, beat bool, h *history) (kv.Rev, error) {
 	keys := []string{s.names.key("records"), s.names.key("free")}
 	reply, err := s.run(ctx, beat, s.scripts.barrier, keys, []any{h.replication}, true)
@@ -229,8 +229,8 @@ func (s *store) replicated(
 	return r, err
 }
 
-// during makes a call of the client, and returns when ctx ends. The client observes only a
-// context's deadline. Close waits for the call.
+// during makes a call of the client, and returns when ctx ends. The client heeds only a context's
+// deadline. Close waits for the call.
 func during[T any](ctx context.Context, s *store, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	s.mu.Lock()

@@ -154,8 +154,8 @@ func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
 	return told, nil
 }
 
-// waiting makes a call on the connections for watches. The server may take until the end of wait to
-// answer it.
+// waiting makes a call on the connections for watches. The server may answer it as late as
+// after wait.
 func waiting[T any](ctx context.Context, s *store, wait time.Duration, call func(context.Context) (T, error)) (T, error) {
 	return during(ctx, s, func(ctx context.Context) (T, error) {
 		return redirected(s.clients.dialer, func() (T, error) {

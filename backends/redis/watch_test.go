@@ -33,8 +33,8 @@ func put(t *testing.T, s *store, session driver.SessionID) kv.Rev {
 	return out.Rev
 }
 
-// TestGap: a watch from before trimmed messages reports the gap, whether or not there are later
-// messages. A watch from after the trimmed messages continues.
+// TestGap: a watch from before trimmed messages reports this, whether or not there are later ones.
+// A watch from after them continues.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -71,7 +71,7 @@ func TestGap(t *testing.T) {
 var errFound = errors.New("found")
 
 // TestOtherHistory: a watch that got one message does not continue with a message that follows an
-// earlier one. A server with another history would send such messages.
+// earlier one, as a server with another history would send it.
 func TestOtherHistory(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -88,7 +88,7 @@ func TestOtherHistory(t *testing.T) {
 	}
 }
 
-// writes records the bytes that a client's connections send.
+// writes notes what a client's connections send.
 type writes struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -121,9 +121,8 @@ func (c notedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestWentBack: a watch of an idle namespace notices that the namespace's revision went back. It
-// waits for messages no longer than the patience of the shortest TTL joined with, and then asks the
-// server.
+// TestWentBack: a watch of an idle namespace notices that its revision went back. It waits for
+// messages no longer than the patience of the shortest TTL joined with, and then asks.
 func TestWentBack(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -204,7 +203,7 @@ func TestOneMessageForAHeartbeat(t *testing.T) {
 	}
 }
 
-// calls counts the commands that a server ran, including commands in scripts.
+// calls counts the commands that a server ran, those of scripts too.
 func calls(t *testing.T, admin goredis.UniversalClient) map[string]int64 {
 	t.Helper()
 	text, err := admin.Info(t.Context(), "commandstats").Result()

@@ -21,9 +21,9 @@ const maxRounds = 8
 // Apply applies as much as possible of a batch in one Multi. See changelog.Store.
 //
 // A Multi is all or nothing, and its error names the refused operation. Apply then reads the
-// compared records on the same connection. The connection's server has applied every write on which
-// the refusal depends. From that read, Apply answers the transactions that cannot be applied, and
-// sends the others again (rule A6). It never repeats a Multi after its reply was lost.
+// compared records on the same connection. Its server has applied every write on which the
+// refusal depends. From that read, Apply answers the transactions that cannot be applied, and
+// sends the others again (rule A6). It never sends a Multi again whose reply was lost.
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.stats}}
 	var err error
@@ -74,8 +74,8 @@ type application struct {
 }
 
 // beat applies a heartbeat at the chosen server. If that server cannot be reached, nothing was
-// sent, and beat tries the next server. If a new link gets an answer while an older one is silent,
-// beat also gives up the other silent links, because each would cost calls.
+// sent, and beat asks the next one. If a new link is answered while an older one is silent, the
+// other silent links are left too, because they cost calls otherwise.
 func (a *application) beat(ctx context.Context) error {
 	var errs []error
 	for range a.beats {
@@ -101,7 +101,7 @@ func (a *application) beat(ctx context.Context) error {
 	return joined(errs...)
 }
 
-// outcomeOf returns the evidence about a server that the end of a call gives.
+// outcomeOf returns what the end of a call shows about its server.
 func outcomeOf(ctx context.Context, err error) route.Outcome {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrDenied), driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
@@ -190,7 +190,7 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	if len(keys) == 0 {
 		return false, nil
 	}
-	// Every answer that comes from a read must be based on one state of the guard.
+	// Every answer from a read must rest on one state of the guard.
 	for _, c := range a.guard.conds {
 		add(c.key)
 	}
@@ -355,8 +355,8 @@ func (a *application) refused(ctx context.Context, m *multi, at int, cause error
 	return nil
 }
 
-// removed answers a transaction that would create a permanent record again after the record was
-// deleted. The record's versions would start from 0 again (rule A2).
+// removed answers a transaction that would create a permanent record again after it was deleted.
+// The record's versions would start again (rule A2).
 func (a *application) removed(key, twin string) {
 	a.left = slices.DeleteFunc(a.left, func(i int) bool {
 		if !slices.ContainsFunc(a.txns[i].ops, func(w write) bool { return w.key == key }) {
@@ -425,9 +425,9 @@ func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat)
 	a.left = nil
 }
 
-// previous returns the revision that a record had before a write, by its versions. It returns 0 if
-// there were other writes in between. If the record was a different one or had an older state, the
-// store must have gone back, and previous returns 1, which no record has.
+// previous returns the revision that a record had before a write, by its versions. It returns 0
+// if there were other writes in between. If the record was a different one or had an older
+// state, the store must have gone back. Then it returns 1, which no record has.
 func previous(former, now stat) kv.Rev {
 	switch {
 	case former.rev == 0:

@@ -20,10 +20,10 @@ type barrier struct {
 // catchUp returns once the link's server has every write that was acknowledged before the call. It
 // also returns a zxid that covers these writes.
 //
-// ZooKeeper's sync is not enough. The leader answers a sync from its own tree, which may be behind
-// a follower's. A leader that was cut off still answers a sync for some ticks. A server answers a
-// write only after it has applied everything before it, and only if it has a majority. Calls share
-// one write. A server outside an ensemble has nothing to catch up with, and uses a sync.
+// ZooKeeper's sync is not enough. The leader answers it from its own tree, which may be behind a
+// follower's. A leader that was cut off answers it for some ticks. A server answers a write only
+// after it has applied everything before it, and only if it has a majority. Calls share one write.
+// A server outside an ensemble has nothing to catch up with, and uses a sync.
 func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, notSent(err)
@@ -66,7 +66,7 @@ func (l *link) caughtUp(ctx context.Context, node string) error {
 	return err
 }
 
-// raise sends a barrier after the previous barrier was answered.
+// raise sends a barrier once the one before it was answered.
 func (l *link) raise(b, former *barrier, node string) {
 	if former != nil {
 		<-former.done

@@ -58,12 +58,13 @@ func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.Acquire
 // separately, as cold-ms.
 const warmUps = 3
 
-// BenchmarkAcquire10000 claims 10,000 shards in one call. It claims them for the first time, each
-// time in a new namespace. It also claims them from a member that is gone, which the backend knows
-// from its view.
+// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, each
+// time in a new namespace, and from a member that is gone, of which the backend
+// knows by its view.
 //
-// The nodes of each new namespace are removed after it. A server of tests has a heap of 256 MiB.
-// With 20,000 more nodes each time, it would collect garbage most of the time.
+// The nodes of each new namespace are removed after it: a server of tests has a heap
+// of 256 MiB, and with 20,000 nodes more each time it would collect garbage most of
+// the time.
 func BenchmarkAcquire10000(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		server := servers.New(b, servers.ZooKeeper, nil)
@@ -117,7 +118,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// timed measures one call, after some calls that do not count.
+// timed measures once, after some that do not count.
 func timed(b *testing.B, warm int, once func() time.Duration) {
 	b.Helper()
 	for range warm {
@@ -161,10 +162,10 @@ func fresh(b *testing.B, server *servers.Server, name string) *Backend {
 }
 
 const (
-	// warmHandOvers is the number of hand-overs of each kind that are not counted: see warmUps.
+	// warmHandOvers are not counted, of either kind; see warmUps.
 	warmHandOvers = 1000
-	// handOverRest is the pause between two hand-overs. Reads by others after one hand-over are not
-	// a cost of the next.
+	// handOverRest is the pause between two of them: reads by others after one are
+	// not a cost of the next.
 	handOverRest = 3 * time.Millisecond
 )
 
@@ -174,9 +175,9 @@ func BenchmarkAppend(b *testing.B) {
 	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend { return fresh(b, server, "append") })
 }
 
-// BenchmarkHandOver measures from the call of a transfer to the end of the successor's first fenced
-// write, on another connection. With zk.Lock, it measures from the unlock to the end of the
-// successor's first write.
+// BenchmarkHandOver is from the call of a transfer to the end of the successor's
+// first fenced write, on another connection; with zk.Lock from unlocking to the end
+// of the successor's first write.
 func BenchmarkHandOver(b *testing.B) {
 	server := pool.Get(b, servers.ZooKeeper, nil)
 	b.Run("tenure", func(b *testing.B) {
@@ -289,8 +290,8 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		timed(b, warmHandOvers, once)
 	})
-	// This is the lower limit of a hand-over between two writers: a write, another client's event
-	// and read of it, and the other client's write.
+	// The lower bound of a hand-over between two writers: a write, another client's
+	// event and read of it, and its write.
 	b.Run("bare", func(b *testing.B) {
 		node := fmt.Sprint("/handover-bare", time.Now().UnixNano())
 		var conns [2]*zk.Conn
@@ -331,8 +332,8 @@ func BenchmarkHandOver(b *testing.B) {
 	})
 }
 
-// TestWatches counts the watches at the server of a process that wants 10,000 shards of another
-// process.
+// TestWatches counts the watches that a process holds at the server which wants
+// 10,000 shards of another's.
 func TestWatches(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper, nil)

@@ -14,12 +14,12 @@ import (
 const (
 	// dialTimeout limits one round, including the beginning of a session.
 	dialTimeout = 5 * time.Second
-	// dialHedge is how long the servers that were tried so far may take before one more server is
-	// tried. A suspended server accepts connections but begins no session. Servers that elect a
-	// leader refuse sessions until it is elected.
+	// dialHedge is how long the servers asked so far may take before the next one is tried too,
+	// and so on. A suspended server accepts connections but begins no session. Servers that
+	// elect a leader refuse sessions until it is elected.
 	dialHedge = 200 * time.Millisecond
-	// dialHedges is by how many the waiting attempts may exceed the servers, because a server that
-	// is just starting may forget the first attempt.
+	// dialHedges is how many more attempts than servers may wait together, because a server that is
+	// just starting may forget the first.
 	dialHedges = 4
 	// dialPause is the least time between two rounds in which all servers failed.
 	dialPause = 20 * time.Millisecond
@@ -93,8 +93,7 @@ func (l *connector) link(ctx context.Context) (*link, error) {
 	}
 }
 
-// connect tries each server. It does not end with the call that started it, because other calls
-// wait for it too.
+// connect tries each server. It is not bound to the calling call, because others wait for it too.
 func (l *connector) connect(r *round) {
 	l.mu.Lock()
 	pause := time.Until(l.rest)
@@ -131,9 +130,9 @@ func (l *connector) moved() *route.Trip {
 	return l.routes.Watch(l.life)
 }
 
-// keep closes a link that broke, or that leads to a server that is no longer current. Pending calls
-// on the link end with an unknown outcome. If a server was silent until a call gave up, the other
-// links to it are closed too.
+// keep closes a link that broke, or that leads to a server no longer current. Pending calls on
+// it end with an unknown outcome. If a server was silent until a call gave up, the other links
+// leave it too.
 func (l *connector) keep(lk *link, moved *route.Trip) {
 	ends := l.life
 	if moved != nil {
@@ -184,7 +183,8 @@ func (l *connector) renew() {
 	}
 }
 
-// from returns the server to try first: the current server, or the one after a silent server.
+// from returns the server to ask first, which is the current one, or the one after a silent
+// server.
 func (l *connector) from() int {
 	if l.routes == nil {
 		return 0
@@ -198,7 +198,7 @@ func (l *connector) from() int {
 	return at
 }
 
-// first tries the servers in turn, and returns the first link that it gets.
+// first asks the servers in turn, and returns the first link that any of them gives.
 func (l *connector) first(at int) (*link, error) {
 	ctx, cancel := context.WithTimeout(l.life, dialTimeout)
 	defer cancel()
@@ -254,7 +254,7 @@ func (l *connector) first(at int) (*link, error) {
 	return nil, fmt.Errorf("tenure: zookeeper: %w: no server can be reached: %w", driver.ErrRetry, joined(errs...))
 }
 
-// close joins all goroutines, after the connector's life has ended.
+// close joins everything, after the connector's life has ended.
 func (l *connector) close() {
 	l.mu.Lock()
 	l.closed = true

@@ -70,7 +70,7 @@ func (o *Options) link() linker {
 	}
 }
 
-// auth returns the credentials of a link: the given password, and the current password in the file.
+// auth returns the credentials of a link: the password, and the current one of its file.
 func (o *Options) auth() (auth [][]byte, err error) {
 	all := []driver.Secret{o.Password}
 	if o.passwordFile != "" {
@@ -88,11 +88,11 @@ func (o *Options) auth() (auth [][]byte, err error) {
 	return auth, nil
 }
 
-// askTimeout limits the query that finds out whether a server is outside an ensemble.
+// askTimeout limits the question to a server whether it is outside an ensemble.
 const askTimeout = 200 * time.Millisecond
 
-// standsAlone reports whether a server is outside an ensemble. It uses a command that servers allow
-// by default. A server that does not answer counts as a member.
+// standsAlone asks a server whether it is outside an ensemble, with a command that is allowed by
+// default. A server that does not answer counts as a member.
 func standsAlone(ctx context.Context, dial dialer, server string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

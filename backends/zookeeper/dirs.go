@@ -25,10 +25,10 @@ var layout = []struct {
 // maxDirs limits the number of directories known to exist.
 const maxDirs = 1 << 16
 
-// missingDirs returns the directories of shards to make first, after the store reported that one is
-// missing. A log's directory is made with the shard's record. A directory of items is made with the
-// first write of an item. A deletion counts as a write, because it asserts that the item is absent.
-// All other directories are made with the namespace.
+// missingDirs returns the directories of shards to make first, after the store reported that
+// one is missing. A log's directory is made with the shard's record. An items' directory is
+// made with the first write of an item. A deletion counts as a write, because it asserts that
+// the item is absent. All other directories are made with the namespace.
 func (a *application) missingDirs() []string {
 	if !a.dirs {
 		return nil

@@ -116,8 +116,8 @@ func sessions(t *testing.T, s *servers.Server) (n int) {
 	return n
 }
 
-// TestConnectionsLost ends every connection of the client. Sessions are replaced and watches are
-// armed again, and nothing important depends on either.
+// TestConnectionsLost ends every connection of the client. Sessions are replaced and watches armed
+// again, and nothing important depends on either.
 func TestConnectionsLost(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -245,7 +245,8 @@ func leaderOf(t *testing.T, members []*servers.Server) *servers.Server {
 	return leader
 }
 
-// ask sends one of the server's commands of four letters. Without an answer, it returns "".
+// ask sends one of the server's commands of four letters. Without an answer it
+// returns "".
 func ask(t *testing.T, s *servers.Server, command string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
@@ -295,8 +296,8 @@ func TestStoppedMember(t *testing.T) {
 		_, err := b.ReadLog(long, granted[0].Fence.Shard, 0, 10)
 		ended <- err
 	}()
-	// Core sends another heartbeat after each part of the TTL. The slower their answers are, the
-	// longer silence means nothing.
+	// Core sends another one after each part of the TTL. The slower their answers, the longer
+	// silence means nothing.
 	ample.Wait(t, "the process still uses the server that is stopped", func() bool {
 		time.Sleep(200 * time.Millisecond)
 		if err := s.Beat(bounded(t, ample.Time)); err != nil {
@@ -304,7 +305,7 @@ func TestStoppedMember(t *testing.T) {
 		}
 		return b.store.routes.Current() != stopped
 	})
-	// The first heartbeat may wait, but the commit and the read may not.
+	// The first heartbeat may wait; the commit and the read do not.
 	for range 2 {
 		select {
 		case err := <-ended:
@@ -417,7 +418,7 @@ func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 	}
 }
 
-// TestQuorumLost: without a majority, nothing is applied and no session is lost. With a majority
+// TestQuorumLost: without a majority nothing is applied and no session is lost. With a majority
 // again, the same session continues.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
@@ -487,7 +488,7 @@ func TestMadeAgain(t *testing.T) {
 		t.Errorf("a commit under a record that was deleted: %v", err)
 	}
 
-	// The whole namespace is created again, with the same versions everywhere.
+	// The whole namespace, created again with the same versions everywhere.
 	s := &suiteStore{admin: admin}
 	all, err := s.copyBelow(defaultRoot + "/" + t.Name())
 	if err != nil {
@@ -528,8 +529,8 @@ func TestMadeAgain(t *testing.T) {
 	}
 }
 
-// TestVersionsDoNotPass: another process deletes an item and creates it again, with the same
-// version as before. It still counts as a different item.
+// TestVersionsDoNotPass: another process deletes an item and creates it again, with the version
+// that it had before. It is still another item.
 func TestVersionsDoNotPass(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)

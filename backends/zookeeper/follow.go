@@ -128,10 +128,10 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 	for {
 		select {
 		case <-w.wake:
-			// Changes with watches that fire later are not in the reads, and are not promised.
+			// Changes whose watches fire later are not in the reads, and are not promised.
 			at = kv.Rev(lk.wire.zxid.Load())
-			// A list without a node is later than the transaction that deleted the node. Therefore,
-			// the other writes of that transaction are read before the list is delivered.
+			// A list without a node is later than the transaction that deleted the node. So the
+			// transaction's other writes are read before the list is delivered.
 			ours := false
 			for listed := true; listed && err == nil; {
 				fired := w.take()
@@ -179,7 +179,7 @@ func (f *follower) deliver(at kv.Rev) error {
 	return f.fn(page)
 }
 
-// all reads everything. With arm, it arms all watches. Otherwise, it arms only missing ones. The
+// all reads everything. With arm, it arms all watches, otherwise only missing ones. The
 // directories come first (see on).
 func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
 	var nodes []watched
@@ -255,10 +255,10 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 	return nodes, nil
 }
 
-// load reads records. With arm, it arms the watches of all records. Otherwise, it arms the watches
-// of records without one. A record of a missing directory stays as it was until the directory's own
-// watch, which must follow, causes a list. Only then are the other writes of the removal certain to
-// be read.
+// load reads records. With arm, it arms the watches of all records, otherwise of those without
+// a watch. A record of a missing directory stays as it was until the directory's own watch,
+// which must follow, has it listed. Only then are the other writes of its removal certain to be
+// read.
 func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
 	if len(nodes) == 0 {
 		return nil

@@ -14,22 +14,21 @@ import (
 
 // link is one connection to one server, and one session. The client library would connect again,
 // send requests that were queued before, and replace an expired session. A link lets it dial only
-// once. Therefore, a link that is down has ended, and every request in flight on it has an unknown
-// outcome.
+// once. So a link that is down has ended, and every request in flight on it has an unknown outcome.
 type link struct {
 	server string // as in the options
 	began  time.Time
 	conn   *zk.Conn
 	wire   *observedConn
-	// alone reports whether the server is outside an ensemble. A server outside an ensemble ends
-	// all connections when it joins one.
+	// alone reports whether the server is outside an ensemble. It ends all connections when it
+	// joins one.
 	alone bool
 	// outdated, if not nil, reports whether there is a newer password than the link has used.
 	outdated func() bool
 	// silent reports whether a call gave up while nothing came from the server.
 	silent atomic.Bool
-	// lost is the time since which calls have waited without an answer. It is set once the
-	// connection counts as lost.
+	// lost is the time since which calls have waited in vain. It is set once the connection
+	// counts as lost.
 	lost atomic.Pointer[time.Time]
 
 	up   chan struct{} // closed once there is a session
@@ -51,14 +50,15 @@ type link struct {
 // maxCalls is the number of calls in flight on a link.
 const maxCalls = 64
 
-// callTimeout is the time-out of links' sessions. The library sends a ping in each third of it, and
-// gives up a server that answers no ping for two thirds. A busy server also answers pings late.
-// Tenure uses sessions for nothing else. It gives up a link earlier if calls on it get no answer.
+// callTimeout is the time-out of links' sessions. The library sends a ping in each third of it,
+// and gives up a server that answers none for two thirds. A busy server also answers pings
+// late. Tenure uses sessions for nothing else. A link whose calls wait in vain is given up
+// earlier.
 const callTimeout = 30 * time.Second
 
-// A link for reads and watches may have no calls while it waits for changes. While idle, the link
-// sends a request to a server that was silent for askAfter, and gives it up if nothing comes within
-// askLimit. At a TTL of 10 s or less, a watched heartbeat arrives sooner, which suffices.
+// A link for reads and watches may have no calls while it waits for changes. Such a link asks a
+// server that was silent for askAfter, and gives it up if nothing comes within askLimit. At a
+// TTL of 10 s or less, a watched heartbeat comes sooner, and suffices.
 const (
 	askAfter = 3500 * time.Millisecond
 	askLimit = 3 * time.Second
@@ -67,7 +67,7 @@ const (
 // maxReply limits the bytes of one reply, for example the names in a directory.
 const maxReply = 64 << 20
 
-// onlyOnce gives the library one server, and then no further server.
+// onlyOnce gives the library one server, and then none.
 type onlyOnce struct {
 	server string
 	given  bool
@@ -186,8 +186,8 @@ func (l *link) alive() bool {
 	}
 }
 
-// cut ends the connection immediately. No later call gets this link, even before the library
-// notices.
+// cut ends the connection immediately. No later call gets this link, although the library has not
+// noticed yet.
 func (l *link) cut() {
 	l.over.Do(func() { close(l.down) })
 	_ = l.wire.Close()
@@ -196,7 +196,7 @@ func (l *link) cut() {
 // closeWait is how long a server may take to end a session.
 const closeWait = 200 * time.Millisecond
 
-// close ends the session, if the server answers, and joins all goroutines.
+// close ends the session, if the server answers, and joins everything.
 func (l *link) close() {
 	l.mu.Lock()
 	l.closing = true
@@ -252,11 +252,11 @@ func (l *link) refused(err error) {
 	}
 }
 
-// giveUp ends a wait that began at a given moment. If the server has been silent since then, it is
-// suspended or unreachable, so the next call uses another server, and no calls pile up. If the
-// server answers on other connections, it may be slow, and a new connection would slow it further.
-// But this connection may also be lost. The connection counts as lost if a call, or several in
-// succession, waited for lostPatience. Calls during a takeover wait less.
+// giveUp ends a wait that began at a moment. If the server has been silent since, it is
+// suspended or unreachable. The next call asks another server, and no calls pile up. A server
+// that answers on other connections is slow, and a new connection would slow it further. But
+// this connection may be lost. It counts as lost if a call, or several in succession, waited
+// for lostPatience. Calls during a takeover wait less.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !l.wire.own.silentSince(began) {
 		return ctx.Err()
@@ -300,8 +300,8 @@ func (l *link) ask(ctx context.Context) {
 	}
 }
 
-// inVainSince notes a call that gave up. It returns when the first call began that gave up since
-// the last byte arrived.
+// inVainSince notes a call that gave up. It returns the beginning of the first call that gave up
+// since the last byte came.
 func (l *link) inVainSince(began time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,8 +343,8 @@ func (l *link) end() {
 	l.calls.Done()
 }
 
-// How long a connection may be silent before a call that gives up ends it. The first applies if the
-// server is silent on all connections, the second if the server answers on others.
+// How long a connection may be silent before a call that gives up ends it. The first applies if
+// its server is silent on all connections, the second if it answers on others.
 const (
 	minPatience  = 50 * time.Millisecond
 	lostPatience = time.Second

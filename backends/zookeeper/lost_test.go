@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestLostConnection: connections that are lost silently delay no process for long.
+// TestLostConnection: connections lost in silence delay no process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -27,7 +27,7 @@ func TestLostConnection(t *testing.T) {
 	}}.LostConnection(t)
 }
 
-// TestLostLinks loses links silently. After one of them has cost a call, or after a heartbeat was
+// TestLostLinks loses links in silence. After one of them has cost a call, or once a heartbeat was
 // answered on a new link, the other lost links cost no call.
 func TestLostLinks(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,7 @@ import (
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
-// patient makes sessions so long that the client's own pings do not end a connection within
-// ample.Time.
+// patient makes sessions so long that the client's own pings end no connection within ample.Time.
 var patient = &servers.Options{Config: []string{"minSessionTimeout = 600000", "maxSessionTimeout = 600000"}}
 
 func TestMain(m *testing.M) {

@@ -259,7 +259,7 @@ func TestGuardOps(t *testing.T) {
 	if _, err := b.GuardOps(t.Context(), granted[0].Fence); !errors.Is(err, driver.ErrFenced) {
 		t.Error("a guard for a former fence:", err)
 	}
-	// This uses a backend that does not know the lease yet.
+	// By a backend that does not know the lease yet.
 	if guard, err = openOn(t, Options{}, server).GuardOps(t.Context(), taken[0].Fence); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type Settings struct {
 	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; means tls
 	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, the client's, with key_file; means tls
 	KeyFile      string   `json:"key_file" yaml:"key_file"`
-	// in the servers' certificates, if it differs from the host
+	// in the servers' certificates, where it is not the host
 	ServerName string `json:"server_name" yaml:"server_name"`
 	Options    `yaml:",inline"`
 

@@ -29,8 +29,8 @@ type Options struct {
 	Root string `json:"root" yaml:"root"`
 
 	// User and Password are for digest authentication. With them, only this user and the
-	// administrators have rights to new nodes. Without them, every user has these rights. Neither
-	// may contain a colon. The protocol sends the password in clear text, so it needs TLS.
+	// administrators have rights to new nodes. Otherwise, every user has. Neither may contain a
+	// colon. The protocol sends the password in clear text, so it needs TLS.
 	User     string        `json:"user" yaml:"user"`
 	Password driver.Secret `json:"password" yaml:"password"`
 

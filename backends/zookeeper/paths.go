@@ -15,8 +15,8 @@ import (
 //	<ns>/!item/eu/config/db   /tenure/<ns>/!item/eu/config:db
 type paths struct{ root string }
 
-// parted lists the fixed parts of keys that have one level of directories below them. A fixed part
-// is a kind of record, or a shard.
+// parted are the fixed parts of keys with one level of directories below: a kind of record, or a
+// shard.
 var parted = []string{"!state", "!log", "!item"}
 
 // separator stands for "/" in the name of a leaf. No name may contain it.
@@ -41,7 +41,7 @@ func (p paths) node(key string) (dir, node string, err error) {
 	if !plain(key) || leaf == "" {
 		return "", "", badKey(key)
 	}
-	// One string holds both, because a claim of thousands of shards makes as many strings.
+	// One string serves for both, because a claim of thousands of shards makes as many strings.
 	node = p.root + "/" + key[:len(key)-len(leaf)] + strings.ReplaceAll(leaf, "/", separator)
 	return node[:len(node)-len(leaf)-1], node, nil
 }
@@ -64,8 +64,8 @@ func plain(key string) bool {
 	return true
 }
 
-// scope is the place of the records of a prefix. The records are the leaves of one directory that
-// begin with the prefix, or the leaves of all directories inside one directory.
+// scope is the place of the records of a prefix. These are the leaves of one directory whose
+// keys begin with it, or the leaves of all directories in one.
 type scope struct {
 	prefix string // of keys
 	dir    string // node

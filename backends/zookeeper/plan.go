@@ -20,8 +20,8 @@ type cond struct {
 	key, node string
 	rev       kv.Rev
 	// volatile reports whether this package may have deleted and created the record after its
-	// version was learned. A volatile record is read again. Items are volatile. A write of items
-	// also compares its shard's head, without which no process deletes an item.
+	// version was learned. Then it is read again. Items are volatile. A write of items also
+	// compares its shard's head, without which no process deletes an item.
 	volatile bool
 }
 
@@ -54,8 +54,7 @@ func (s *store) txn(t *kv.Txn) (txn, error) {
 	return out, nil
 }
 
-// knowledge is the known state of records while a batch is applied. It was read for the batch, or
-// remembered.
+// knowledge is the known state of records while a batch is applied, read for it or remembered.
 type knowledge struct {
 	fresh map[string]found
 	stats *stats
@@ -70,7 +69,7 @@ const (
 	fails
 )
 
-// judge judges a condition. A read cannot be older than the condition's revision, because reads
+// judge judges a condition. A read older than the condition's revision cannot happen, because reads
 // follow a write on the same connection.
 func (k *knowledge) judge(c cond) (verdict, stat) {
 	f, read := k.fresh[c.key]
@@ -115,7 +114,7 @@ type multi struct {
 	zxid   bool // an operation's answer contains the zxid
 }
 
-// effect is an operation's effect on a record. The key is empty if there is no effect.
+// effect is an operation's effect on a record. Without such an effect, the key is empty.
 type effect struct {
 	key    string
 	former stat // compared by the operation, if any
@@ -162,8 +161,8 @@ func (m *multi) remove(node string, version int32, e effect) {
 	m.add(&zk.DeleteRequest{Path: node, Version: version}, len(node), e)
 }
 
-// without asserts that a node does not exist. ZooKeeper has no check for this, but refuses to
-// create a node that exists.
+// without asserts that a node does not exist. ZooKeeper has no such check, but refuses to create a
+// node that exists.
 func (m *multi) without(node string) {
 	if m.absent[node] {
 		return
@@ -246,8 +245,7 @@ func (m *multi) twin(op write) {
 	}
 }
 
-// finish adds an operation so that the answer contains the zxid, because the answer to a create
-// lacks it.
+// finish makes the answer contain the zxid, which the answer to a create lacks.
 func (m *multi) finish() {
 	if m.zxid {
 		return

@@ -16,8 +16,8 @@ import (
 const (
 	// readers is the number of reads of one call in flight.
 	readers = 32
-	// If listFirst or more records of one directory are read, the directory is listed first, so
-	// that missing records cost nothing.
+	// If listFirst records or more of one directory are read, its nodes are listed first, so that
+	// missing ones cost nothing.
 	listFirst = 64
 )
 
@@ -58,8 +58,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, nil
 }
 
-// Range reads records by prefix. See kv.Store. It first lists the names. It reads each record after
-// the names, so a record deleted in between is missing.
+// Range reads records by prefix. See kv.Store. It first lists the names. Each record is read at
+// that time or later, and a record deleted in between is missing.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	sc, err := s.paths.scope(q.Prefix)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// If the latest write of a change log is of one shard only, the log has stats below its own line.
-// There is one line for each record of which a reader of the change log needs the stat.
+// If the latest write of a change log is of one shard only, the log has stats below its own
+// line. There is one line for each record whose stat a reader of the change log needs.
 //
 //	!state/shard/s1 0 4294967310 7    revision, or 0 for the change log's own, created, version
 //
-// A revision determines the stat, so a stat can be out of date but not wrong.
+// A revision fixes the stat, so a stat can be out of date but not wrong.
 
 // withStats returns the piggybacked transaction, with stats in its change log.
 func (a *application) withStats() txn {

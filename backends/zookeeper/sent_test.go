@@ -89,7 +89,7 @@ func TestSentStats(t *testing.T) {
 }
 
 // TestForeignRecords: a member writes a change log with a stat that names no record, and creates
-// nodes with names that are not keys. The others continue to read.
+// nodes whose names are no keys. The others continue to read.
 func TestForeignRecords(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)

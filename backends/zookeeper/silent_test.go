@@ -121,7 +121,7 @@ func TestHolderAndServerDie(t *testing.T) {
 	})
 }
 
-// TestSilentServerIsLeft: after one call has given a silent server up, no other call waits for that
+// TestSilentServerIsLeft: once one call has given a silent server up, no other call waits for that
 // server. The calls' links follow each other without a heartbeat. One server stands for two,
 // because it answers on both addresses.
 func TestSilentServerIsLeft(t *testing.T) {

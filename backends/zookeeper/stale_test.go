@@ -26,7 +26,7 @@ func TestReadsNeedMajority(t *testing.T) {
 	if follower == leader {
 		follower = members[1]
 	}
-	// The order matters, because another server may be the leader afterwards.
+	// In this order: the leader may be another one afterwards.
 	t.Run("leader", func(t *testing.T) { readsNeedMajority(t, leader, members) })
 	t.Run("follower", func(t *testing.T) { readsNeedMajority(t, follower, members) })
 }

@@ -27,9 +27,9 @@ type store struct {
 
 	identity atomic.Pointer[identity] // the one last read
 
-	// Heartbeats have separate links (rule E4), one to each server, and so have reads and watches.
-	// If only one server is named, heartbeats have two links to it. That name may stand for several
-	// servers, and one connection may be lost unnoticed.
+	// Heartbeats have separate links (rule E4), one to each server, and so have reads and
+	// watches. If only one server is named, heartbeats have two links to it. The name may stand
+	// for several servers, and one connection may be lost unnoticed.
 	routes        *route.Routes
 	beats         []*connector
 	writes, reads *connector
@@ -72,9 +72,9 @@ func newStore(p paths, r rights, servers []string, dial linker) *store {
 
 func (s *store) connectors() []*connector { return append([]*connector{s.writes, s.reads}, s.beats...) }
 
-// doubt ends the links on which nothing was read since a given moment. It is called when calls on
-// one link have waited without an answer since then. The cause often affects other connections too,
-// and each of these would cost calls.
+// doubt ends the links on which nothing was read since a given moment. It is for when calls on
+// one link have waited in vain since then. Whatever silenced one connection has often silenced
+// others, and each would cost calls.
 func (s *store) doubt(since time.Time) {
 	for _, l := range s.connectors() {
 		l.doubt(since)
@@ -127,7 +127,7 @@ type rights struct {
 }
 
 // directory returns the ACL of a directory. The ACL for permanent nodes does not allow their
-// deletion, because tokens and fences depend on their versions, which would start again.
+// deletion: tokens and fences depend on their versions, which would start again.
 func (r rights) directory(permanent bool) []zk.ACL {
 	perms := int32(zk.PermRead | zk.PermWrite | zk.PermCreate)
 	if !permanent {

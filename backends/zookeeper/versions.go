@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// stat identifies a version of a node in compares. A revision is a Mzxid. No two writes of a node
-// have the same Mzxid, so a revision determines the data version. A version alone does not
-// determine the revision, because a node that was deleted and created again counts from 0. The
-// field Created, the node's Czxid, distinguishes a node from its predecessors.
+// stat identifies a version of a node in compares. A revision is a Mzxid. No two writes of a
+// node have the same Mzxid, so a revision fixes the data version. A version alone does not fix
+// the revision, because a node that was deleted and created again counts from 0. Created, its
+// Czxid, distinguishes such nodes.
 type stat struct {
 	rev     kv.Rev
 	created int64

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// observedConn observes the bytes read from a connection. The client library reports neither the
-// time of the last byte nor the zxid in every reply's header. The server has applied all writes up
-// to that zxid.
+// observedConn observes the bytes read from a connection. The client library does not report the
+// zxid in the header of every reply, up to which the server has applied writes. It does not report
+// the time of the last byte either.
 //
 // observedConn also omits needless pings. The library sends a ping in each third of the session's
 // time-out, whatever else it sends.

@@ -52,7 +52,7 @@ func TestPingsLeftOut(t *testing.T) {
 			t.Error("a request was not sent")
 		}
 		time.Sleep(time.Millisecond)
-		// The reply has version 0, the time-out in ms, a session, and an empty password.
+		// Version 0, the time-out in ms, a session, an empty password.
 		receive([]byte{0, 0, 0, 20, 0, 0, 0, 0, 0, 0, byte(timeout / time.Millisecond >> 8), byte(timeout / time.Millisecond & 0xff),
 			0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0})
 		for _, c := range []struct {

@@ -27,8 +27,8 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace on the ensemble of servers, each given as host:port. ctx limits only the
-// opening. o may be nil. An error says in one line what to change.
+// Open opens the namespace on the ensemble of servers, each host:port. The context limits the
+// opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, servers []string, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, servers, namespace, o, func(s changelog.Store) changelog.Store { return s },
 		func(s kv.Store) kv.Store { return s })
@@ -65,7 +65,7 @@ const pipeline = 4
 func limits(root string) kv.Options {
 	return kv.Options{
 		// A node that is created again has the previous node's versions, so a previous holder's
-		// write could succeed.
+		// write could pass.
 		Limits: driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond,
 			RecordsStay: true},
 		Pipeline: pipeline,
@@ -73,8 +73,8 @@ func limits(root string) kv.Options {
 	}
 }
 
-// fit returns how many transactions fit in one packet. The root makes names longer than their keys.
-// A server that gets a larger packet ends the connection.
+// fit returns how many transactions fit in one packet, for names that root makes longer than their
+// keys. A server that gets a larger packet ends the connection.
 func fit(txns []kv.Txn, root int) int {
 	const reserve = changelog.MaxPiggybackBytes + 16<<10 // the guard, the piggybacked transaction and their names
 	size := 0
@@ -170,10 +170,10 @@ func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 	return create(c, node, acl)
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls RaiseFloor after restoring the ensemble from a backup. See kv.RaiseFloor. RaiseFloor does
-// not need Options.Create. If Options.Admins names administrators, only they may write the
-// identity, and Options.User must be one of them.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring the ensemble from a backup. See kv.RaiseFloor. It needs no
+// Create. If Options.Admins names administrators, only they may write the identity, and
+// Options.User must be one of them.
 func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
 	if o != nil {
 		c := *o
@@ -188,12 +188,12 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 	return joined(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
 }
 
-// GuardOps returns operations to put at the front of the caller's Multi on the same ensemble. With
-// these operations, the Multi takes effect if and only if the fence is the shard's current grant at
-// that point of the store's order (rule F1). Otherwise, the Multi is refused with zk.ErrBadVersion
-// or zk.ErrNoNode at one of these operations. The caller's connection needs the right to read the
-// namespace. If the fence is not current, GuardOps returns *driver.FencedError. The operations can
-// be reused as long as this lease is valid and this Backend is open.
+// GuardOps returns operations to put at the front of a caller's Multi on the same ensemble.
+// With them, the Multi takes effect if and only if the fence is the shard's current grant at
+// that point of the store's order (rule F1). Otherwise, it is refused with zk.ErrBadVersion or
+// zk.ErrNoNode at one of them. The caller's connection needs the right to read the namespace.
+// If the fence is not current, GuardOps returns *driver.FencedError. The operations stay valid
+// as long as this lease and this Backend, and may be kept that long.
 func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, error) {
 	conditions, err := kv.Guard(ctx, b.Backend, fence)
 	if err != nil {

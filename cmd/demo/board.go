@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// A board is a member's display of all airports. It is built in memory from the logs, so a new
-// process reads the logs from the first entry. A board is safe for concurrent use.
+// A board is a member's display of all airports. It is built from the logs, in memory, so a new
+// process reads them from the first entry. It is safe for concurrent use.
 type board struct {
 	began int64 // host's monotonic clock, nanoseconds
 
@@ -25,10 +25,10 @@ type board struct {
 	chains  map[string]chain // by airport
 	entries int
 	fresh   int     // number of entries decided since this process started
-	lags    []int64 // sample of these entries' times from the decision to the board, in microseconds
+	lags    []int64 // sample of these entries' times from the decision to the board, microseconds
 }
 
-// maxLags limits the sample, and thus the length of a line of the protocol.
+// maxLags limits the sample, and so a line of the protocol.
 const maxLags = 2000
 
 func newBoard(began int64) *board { return &board{began: began, chains: map[string]chain{}} }
@@ -83,7 +83,7 @@ func digest(chains map[string]chain) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// trueBoard returns the digest of the board that is correct according to the file.
+// trueBoard returns the digest of the board that follows from the file.
 func trueBoard(t *timetable) string {
 	chains := make(map[string]chain, len(t.airports))
 	for _, airport := range t.airports {

@@ -5,17 +5,16 @@ import "fmt"
 // An entry is one entry of an airport's log in the store.
 type entry struct {
 	seq     int64
-	token   int64 // the token under which the store accepted it
+	token   int64 // that the store accepted it under
 	payload []byte
 }
 
-// damage counts the mistakes in the logs. If all counts are zero, the logs are correct and
-// complete.
+// damage counts the mistakes in the logs. If all counts are zero, the logs are exactly the truth.
 type damage struct {
 	Lost       int      `json:"lost"`         // departures without a decision
-	Doubled    int      `json:"doubled"`      // decisions for a departure that already had one
-	OutOfOrder int      `json:"out_of_order"` // decisions for a departure that is earlier than one already decided
-	Wrong      int      `json:"wrong"`        // decisions with wrong figures
+	Doubled    int      `json:"doubled"`      // decisions for a departure that had one
+	OutOfOrder int      `json:"out_of_order"` // decisions for a departure before one already decided
+	Wrong      int      `json:"wrong"`        // decisions whose figures are not the truth
 	Superseded int      `json:"superseded"`   // accepted under a token lower than one already in the log
 	Broken     int      `json:"broken"`       // unreadable entries, unknown departures, gaps in the log's numbers
 	Examples   []string `json:"examples,omitempty"`
@@ -34,8 +33,8 @@ func (d *damage) note(counter *int, format string, args ...any) {
 	}
 }
 
-// checkLog compares one airport's log with the correct log, computed from the file, and adds its
-// findings to d.
+// checkLog compares one airport's log with the truth computed from the file, and adds its findings
+// to d.
 func (d *damage) checkLog(airport string, departures []departure, log []entry) {
 	want := truth(departures)
 	at := make(map[int]int, len(want))

@@ -29,8 +29,8 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// written makes a log with the decisions at the given positions of flown. Each has the token in
-// which its writer believed, and the token under which the store accepted it.
+// written makes a log: the decisions at the given positions of flown, each under
+// the token its writer believed in and the one the store accepted it under.
 func written(rows ...[3]int) []entry {
 	var out []entry
 	for i, r := range rows {

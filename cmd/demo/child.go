@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// A child is one member process, as seen by the director.
+// A child is one member process as its director sees it.
 type child struct {
 	*harness.Process
 	joined sync.WaitGroup // the goroutine that reports its end
 }
 
-// A childReport is an event of a child, or the child's end.
+// A report of a child: an event, or its end.
 type childReport struct {
 	from  *child
 	event event
@@ -23,9 +23,9 @@ type childReport struct {
 	err   error // of an ended child: nil if it exited with status 0
 }
 
-// startChild runs this program as a member. The member's events go to reports until quit is closed.
-// The last report is the member's end. On Linux, the calling goroutine must be locked to a thread
-// that lives as long as the director.
+// startChild runs this program as a member. Its events go to reports until quit is closed. Its
+// end is the last report. On Linux, the calling goroutine must be locked to a thread that lives
+// as long as the director.
 func startChild(c memberConfig, reports chan<- childReport, quit <-chan struct{}) (*child, error) {
 	k := &child{}
 	send := func(r childReport) {

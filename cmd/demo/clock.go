@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic returns the time of the host's monotonic clock in nanoseconds, which the processes of
-// one host can compare.
+// monotonic returns the host's monotonic clock in nanoseconds, which processes of one host can
+// compare.
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

@@ -6,21 +6,19 @@ import (
 	"math"
 )
 
-// A decision is the entry that an airport's owner appends for one departure. It contains the
-// airport's figures up to and including that departure. To continue, the next owner needs only the
-// last decision of the log.
+// A decision is the entry that an airport's owner appends for one departure: the airport's figures
+// up to and including it. The last decision of a log is all that the next owner needs to continue.
 type decision struct {
 	Departure int     `json:"departure"` // id in the flights file
 	Count     int     `json:"count"`     // departures so far
 	Total     int     `json:"total"`     // minutes of delay so far
 	Mean      float64 `json:"mean"`      // Total/Count, to a hundredth
 	Longest   int     `json:"longest"`   // longest delay so far, minutes
-	Token     int64   `json:"token"`     // of the lease that its writer believed it held
+	Token     int64   `json:"token"`     // of the lease that its writer believed to hold
 	At        int64   `json:"at"`        // host's monotonic clock when it was written, nanoseconds
 }
 
-// next returns the decision for the departure d that follows s. The zero decision comes before the
-// first.
+// next returns the decision for d that follows s. The zero decision comes before the first.
 func (s decision) next(d departure, token int64) decision {
 	n := decision{Departure: d.id, Count: s.Count + 1, Total: s.Total + d.delay, Longest: d.delay, Token: token}
 	if s.Count > 0 {
@@ -30,7 +28,7 @@ func (s decision) next(d departure, token int64) decision {
 	return n
 }
 
-// facts returns the decision with only those figures that the file determines.
+// facts returns the decision with only the figures that the file determines.
 func (s decision) facts() decision {
 	s.Token, s.At = 0, 0
 	return s

@@ -27,7 +27,7 @@ const (
 // Only one goroutine uses it.
 type director struct {
 	o        *options
-	server   *server // the server that this run started, for faults; otherwise nil
+	server   *server // the run's own, for faults; otherwise nil
 	flights  *timetable
 	schedule schedule
 	progress io.Writer
@@ -37,13 +37,13 @@ type director struct {
 	reports  chan childReport
 	quit     chan struct{}
 	members  []*node
-	children []*child // all children that were ever started
-	dir      string   // folder of the files in which the children record their calls
+	children []*child // all that were ever started
+	dir      string   // of the files in which they record their calls
 	calls    []string // those files
 	history  *history
 	began    time.Time
 	cleared  int // number of departures let through
-	limit    int // number of departures that the current step allows
+	limit    int // number that the present step allows
 	cities   map[string]string
 	trouble  string  // the last failure between a member and the store
 	shown    int     // percentage of the progress last printed
@@ -63,15 +63,15 @@ const (
 	statusGone     = "gone"
 )
 
-// A node is a member: its label, and its current process.
+// A node is a member: its label, and its present process.
 type node struct {
 	label  string
 	child  *child
 	status string
 }
 
-// direct runs the whole play, and returns once no child is left. It returns an error if the play
-// could not continue.
+// direct runs the whole play, and returns once no child is left. If the play could not
+// continue, it returns an error.
 func (d *director) direct(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.end()) }()
 	d.began = time.Now()
@@ -171,9 +171,8 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	return nil
 }
 
-// stopInMidWrite stops a member when one of its writes has passed every check and is about to be
-// sent. It resumes the member after another member has taken over and written. The late write is a
-// zombie write.
+// stopInMidWrite stops a member whose write has passed every check and is about to be sent. It
+// resumes the member when another has taken over and written. The late write is a zombie write.
 func (d *director) stopInMidWrite(ctx context.Context) error {
 	s := d.node(d.schedule.stop)
 	airport, err := d.holdWrite(ctx, s)
@@ -237,7 +236,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	return nil
 }
 
-// isHeld reports whether w is one of the writes that were held last.
+// isHeld reports whether w is one of the writes last held.
 func (d *director) isHeld(w write) bool {
 	return slices.ContainsFunc(d.held, func(h write) bool {
 		return h.Airport == w.Airport && h.Token == w.Token && h.Count == w.Count
@@ -278,7 +277,8 @@ func (d *director) holdWrite(ctx context.Context, s *node) (string, error) {
 	return airport, nil
 }
 
-// waiting returns how many of an airport's departures the current step still has to let through.
+// waiting returns the number of an airport's departures that the present step has still to let
+// through.
 func (d *director) waiting(airport string) int {
 	n := 0
 	for _, dep := range d.flights.from[airport] {
@@ -289,8 +289,8 @@ func (d *director) waiting(airport string) int {
 	return n
 }
 
-// restartServer kills the server, starts it again, and waits until every departure that has become
-// due since then is decided.
+// restartServer kills the server, starts it again, and waits until every departure that came due
+// since is decided.
 func (d *director) restartServer(ctx context.Context) error {
 	granted := d.history.granted
 	killed := time.Now()
@@ -384,8 +384,7 @@ func (d *director) awaitFor(ctx context.Context, limit time.Duration, what strin
 	return nil
 }
 
-// clearSome lets as many departures through as are due for the time passed, up to the limit of the
-// current step.
+// clearSome lets the departures of a time through, up to the limit of the present step.
 func (d *director) clearSome(passed time.Duration) error {
 	n := int(int64(d.flights.total) * int64(passed) / int64(d.o.duration))
 	upto := min(d.cleared+max(n, 1), d.limit)

@@ -45,7 +45,7 @@ type timetable struct {
 	total    int
 }
 
-// openTimetable reads the file at path, or the embedded file if path is empty.
+// openTimetable reads the file at path, or the embedded one if path is empty.
 func openTimetable(path string) (*timetable, error) {
 	if path == "" {
 		return parseTimetable(strings.NewReader(embeddedFlights))
@@ -62,8 +62,8 @@ func openTimetable(path string) (*timetable, error) {
 	return t, nil
 }
 
-// parseTimetable reads rows with the columns of flightsHeader. Ids must increase, departures must
-// be in order of time, and an origin must be a valid shard name.
+// parseTimetable reads rows of flightsHeader. Ids must rise, departures must not go back, and an
+// origin must be a valid shard name.
 func parseTimetable(r io.Reader) (*timetable, error) {
 	c := csv.NewReader(r)
 	c.FieldsPerRecord = strings.Count(flightsHeader, ",") + 1

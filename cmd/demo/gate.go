@@ -12,8 +12,8 @@ import (
 )
 
 // newGate returns a gate below core. With it, the director stops this process after core has
-// checked a write and before it is sent. The gate reports each held write, and each late (zombie)
-// write with its outcome.
+// checked a write and before it is sent. The gate reports each held write, and each late write,
+// a zombie's, with its outcome.
 func newGate(report func(event)) *harness.Gate {
 	return &harness.Gate{
 		Held: func(writes []driver.Write) { report(event{Is: isHeld, Writes: ofAirports(seen(writes))}) },

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// A projection is Albers' conic projection, which keeps areas. Its fields are the two standard
-// parallels, a point that lies at x, y on the map, and the width of the map in radians.
+// A projection is Albers' conic projection, which keeps areas. Its fields are two exact
+// parallels, a point that lies at x, y of the map, and the width of the map in radians.
 type projection struct {
 	south, north float64 // parallels, degrees
 	lat, lon     float64 // of the point
@@ -35,7 +35,7 @@ func projectionFor(state string) projection {
 	return projection{29.5, 45.5, 38, -96, 0.5, 0.47, 0.8}
 }
 
-// at returns the position of a point on the map.
+// at returns where a point lies on the map.
 func (p projection) at(lat, lon float64) (x, y float64) {
 	const degree = math.Pi / 180
 	n := (math.Sin(p.south*degree) + math.Sin(p.north*degree)) / 2

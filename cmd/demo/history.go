@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A lease is a lease as the members reported it. Instants are readings of the host's monotonic
-// clock in nanoseconds. Zero means that the event has not happened yet.
+// A lease is a lease as the members reported it. Instants are of the host's monotonic clock, in
+// nanoseconds; zero means not yet.
 type lease struct {
 	member  string
 	token   int64
@@ -38,12 +38,12 @@ type passage struct {
 	took     time.Duration // from the fault, or the end of the previous lease, to the resumption
 }
 
-// history holds what the director knows about leases and decisions from the members' events. Events
-// of different members may be applied in any order.
+// history is what the director knows about leases and decisions from the members' events. Events of
+// different members may be applied in any order.
 type history struct {
 	leases  map[string][]lease // by airport, by token
 	counts  map[string]int     // decisions accepted, by airport
-	decided int                // the sum of counts
+	decided int                // their sum
 	granted int                // number of leases
 	faults  []fault
 	zombies []write // sent late, with their outcome
@@ -86,8 +86,8 @@ func (h *history) apply(member string, e event) {
 	}
 }
 
-// lease returns the record of an airport's lease, and makes the record if the lease is new. The
-// pointer is valid until the next call.
+// lease returns the record of an airport's lease, and makes it if it is new. The pointer is valid
+// until the next call.
 func (h *history) lease(airport string, token int64) *lease {
 	ls := h.leases[airport]
 	i, found := slices.BinarySearchFunc(ls, token, func(l lease, t int64) int { return cmp.Compare(l.token, t) })
@@ -119,8 +119,8 @@ func (h *history) newest(airport string) lease {
 	return ls[len(ls)-1]
 }
 
-// owned returns the airports with a newest lease that belongs to the member and has not ended,
-// sorted by name.
+// owned returns the airports whose newest lease is the member's and has not ended, sorted by
+// name.
 func (h *history) owned(member string) []string {
 	var out []string
 	for a := range h.leases {

@@ -1,19 +1,18 @@
 //go:build unix
 
 // Command demo is the flight board: 20,000 real departures from 220 airports. Each airport is a
-// shard. Three member processes of this program share the airports with a sharding.Manager. The
-// owner of an airport appends one decision per departure to the airport's log, under its fencing
-// token, and begins where the previous owner stopped. Every member follows all airports with a
-// follower.Tailer, and shows them. The director kills one member, lets a fourth join, drains one,
-// and shuts one down. It stops another member between the last check of a write and its sending. At
-// the end, it compares the logs and the members' boards with the file of departures, and package
-// internal/proof/history judges the members' calls and the answers. With -unfenced, the
-// demonstration runs without the fence, and finds damage.
+// shard. Three member processes of this program share them with a sharding.Manager. The owner
+// of an airport appends one decision per departure to the airport's log, under its fencing
+// token, from where the previous owner stopped. Every member shows all airports with a
+// follower.Tailer. The director kills one member, lets a fourth join, drains one, and shuts one
+// down. It stops another between the last check of a write and its sending. At the end, it
+// compares the logs and the members' boards with the file, and package internal/proof/history
+// judges the members' calls and the answers. With -unfenced, the demo runs without the fence,
+// and finds damage.
 //
-// The logs are in a temporary SQLite database. With -backend, they are on a PostgreSQL, MariaDB,
-// ZooKeeper, Consul or Redis server, or in an etcd cluster of three members. The demonstration
-// starts this server or cluster, and once kills and restarts the server, or one member of the
-// cluster.
+// The logs are in a temporary SQLite database. With -backend, they are on a PostgreSQL,
+// MariaDB, ZooKeeper, Consul or Redis server, or in an etcd cluster of three members. The run
+// starts the server, and once kills and restarts it, or one of the three.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres
@@ -52,8 +51,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs the command and returns its exit code. It leaves no process behind and, unless asked to,
-// no file.
+// run runs the command and returns its exit code. It leaves no process and, unless asked to, no
+// file.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseOptions(args, stores(), stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -208,11 +207,11 @@ func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable
 	return r.judgeCalls(calls.Merge(h, rec.History()))
 }
 
-// traceClocks is how far the members' wall clocks may be apart. All members read the same clock.
+// traceClocks is how far the members' wall clocks may be apart. They share one clock.
 const traceClocks = 5 * time.Millisecond
 
-// checkTraces checks the members' traces, as "tenure check" does. It skips the traces of a control,
-// because a control breaks the rules.
+// checkTraces checks the members' traces, as "tenure check" does. It skips the control's, because
+// the control breaks the rules.
 func (r *report) checkTraces(ctx context.Context, dir string) error {
 	if r.Unfenced {
 		return nil
@@ -235,8 +234,8 @@ func (r *report) checkTraces(ctx context.Context, dir string) error {
 	return nil
 }
 
-// judgeCalls looks for answers that no order of the operations can explain. It keeps a history with
-// such answers, except in a control, where they are expected.
+// judgeCalls looks for answers that no order of the store can explain. It keeps such a history,
+// except that of the control, where it is expected.
 func (r *report) judgeCalls(h *calls.History) (err error) {
 	found := calls.Check(h, nil)
 	r.Calls.N, r.Calls.Contradictions = len(h.Operations), len(found)

@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member is one of the processes that share the airports. It serves its share with an Elector and
-// a sharding.Manager, and shows all airports with a follower.Tailer.
+// A member is one of the processes that share the airports. A sharding.Manager beside an Elector
+// serves its share, and a follower.Tailer shows all airports.
 type member struct {
 	config  memberConfig
 	flights *timetable
@@ -43,7 +43,7 @@ const (
 	leaveBudget    = 10 * time.Second // until all airports are taken over, plus a TTL
 	quitLimit      = 5 * time.Second  // for each part of a member to end when the director is gone
 	planningParts  = 10               // largest number of plans in a TTL
-	successorParts = 20               // the second successor in order waits TTL/successorParts for the first
+	successorParts = 20               // the second in order waits TTL/successorParts for the first
 )
 
 // runMember is the main function of a child process. The end of in ends it.
@@ -86,16 +86,12 @@ func (m *member) assemble(b core.Backend) (err error) {
 		LockDir:  "none", // each member stands for a machine
 		TraceDir: filepath.Dir(m.config.Calls),
 		// The members share the processors of one machine, so a successor may be late. With a
-		// shorter delay, an airport would first go to another member, and so move twice.
+		// shorter delay, an airport first goes to another member, and moves twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
 		Logger:    slog.New(slog.DiscardHandler), // the screen shows the reports of the hooks
 		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{
-			OnEvent: func(e core.Event) {
-				if e.Fence.Shard == "" && e.Kind != core.RecordDamaged { // of the session
-					m.trouble(string(e.Kind), e.Err)
-				}
-			},
-			OnCall: m.called,
+			OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) },
+			OnCall:    m.called,
 		}),
 	})
 	if err != nil {
@@ -111,14 +107,14 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.board = newBoard(monotonic())
+	hooks := m.metrics.FollowerHooks()
+	failed := hooks.OnError
+	hooks.OnError = func(f follower.Failure) {
+		failed(f)
+		m.trouble("board", f.Err)
+	}
 	m.tailer, err = follower.NewTailer(store, &follower.Options{
-		BackoffMax: m.config.TTL,
-		OnEvent: func(e follower.Event) {
-			m.metrics.FollowerEvent(e)
-			if e.Kind == follower.Failed {
-				m.trouble("board", e.Err)
-			}
-		},
+		BackoffMax: m.config.TTL, Hooks: hooks,
 	})
 	if err != nil {
 		return err
@@ -140,7 +136,7 @@ func (m *member) planned(o *sharding.Outcome) {
 	m.report(event{Is: isPlanned, Count: len(o.Moves), Cause: reasons(by)})
 }
 
-// called reports heartbeats, which the director shows.
+// called reports heartbeats, to be shown.
 func (m *member) called(c core.Call) {
 	if m.config.Measured && c.Kind == "beat" && c.Err == nil {
 		m.report(event{Is: isBeat})
@@ -228,7 +224,7 @@ func cmpErr(err, otherwise error) error {
 	return otherwise
 }
 
-// show reports the board to the director when the board has every departure of the file.
+// show reports the board to the director once it has every departure of the file.
 func (m *member) show() {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
@@ -262,7 +258,7 @@ func startPart(name string, run func(context.Context) error, ended chan<- *part)
 	return p
 }
 
-// endParts ends one part after another, each within the limit.
+// endParts ends one part after the other, each within the limit.
 func endParts(parts []*part, limit time.Duration) error {
 	var errs []error
 	for _, p := range parts {

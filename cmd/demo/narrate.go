@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// say prints a line of the timeline. It ignores failures to write, because the report would fail,
+// say prints a line of the timeline. It ignores failures to write, because the report would fail
 // too.
 func (d *director) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
@@ -18,7 +18,7 @@ func (d *director) say(format string, args ...any) {
 
 const progressStep = 10 // percent
 
-// showProgress prints how many departures are decided, at each progressStep.
+// At each progressStep, showProgress prints how many departures are decided.
 func (d *director) showProgress() {
 	p := d.history.decided * 100 / d.flights.total
 	if p < d.shown+progressStep {
@@ -40,7 +40,7 @@ func (d *director) detail(format string, args ...any) {
 	}
 }
 
-// sayTakeovers summarises the takeovers that follow the first before passages.
+// sayTakeovers summarises the takeovers after the first passages.
 func (d *director) sayTakeovers(from string, before int) {
 	var took []float64
 	by := map[string]int{}
@@ -56,7 +56,7 @@ func (d *director) sayTakeovers(from string, before int) {
 	}
 }
 
-// sayHandOvers summarises the planned hand-overs that follow the first before passages.
+// sayHandOvers summarises the planned hand-overs after the first passages.
 func (d *director) sayHandOvers(before int) {
 	var took []float64
 	by := map[string]int{}

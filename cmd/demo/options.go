@@ -66,8 +66,8 @@ damage was found. 130: interrupted.
 Flags:
 `
 
-// parseOptions reads the command line and checks everything that needs no store. Its error is one
-// line. Before it returns flag.ErrHelp, it writes the usage to help.
+// parseOptions reads the command line and checks all that it can without a store. Its error is one
+// line. Before it returns flag.ErrHelp, it has written the usage to help.
 func parseOptions(args []string, stores []store, help io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)

@@ -10,14 +10,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A place holds the logs of a run. It is a separate namespace in a temporary database, on a server
-// started for the run, or in a given database.
+// A place is where a run keeps its logs. It is a separate namespace in a temporary database, on
+// a server started for the run, or in the database that was named.
 type place struct {
 	store     store
 	dsn       string
 	namespace string
 	backend   core.Backend
-	server    *server  // a server that the run started and ends; otherwise nil
+	server    *server  // the run's own, ended at the end; otherwise nil
 	dir       string   // temporary, removed at the end unless kept; otherwise empty
 	created   []string // the files of a database that did not exist before
 	keep      bool
@@ -38,7 +38,7 @@ func openPlace(ctx context.Context, o *options) (*place, error) {
 	return nil, fmt.Errorf("demo: cannot use the %s database: %w", s.opener.Name, err)
 }
 
-// provide makes a temporary directory, or starts a server, if no place is given.
+// provide makes a temporary directory, or starts a server, if no place was named.
 func (p *place) provide(ctx context.Context) (err error) {
 	switch {
 	case p.dsn != "":
@@ -78,8 +78,8 @@ func (p *place) open(ctx context.Context, o *options) (err error) {
 	return nil
 }
 
-// absent returns the store's files if its place does not exist yet. If the database already exists,
-// the run must not remove its files.
+// absent returns the store's files if its place does not exist yet. If a database exists, the run
+// may remove none of its files.
 func (p *place) absent() []string {
 	if p.store.files == nil {
 		return nil
@@ -90,8 +90,8 @@ func (p *place) absent() []string {
 	return p.store.files(p.dsn)
 }
 
-// close closes the store. It removes a temporary database unless it is kept, and a created database
-// if the run failed.
+// close closes the store. It removes a temporary one unless it is kept, and a created one if the
+// run failed.
 func (p *place) close(failed bool) error {
 	err := p.backend.Close()
 	if !p.keep && (p.dir != "" || p.server != nil || failed) {
@@ -103,7 +103,7 @@ func (p *place) close(failed bool) error {
 	return nil
 }
 
-// remove removes everything that the run created, but nothing older.
+// remove removes everything that was created, but nothing older.
 func (p *place) remove() error {
 	if p.server != nil {
 		return p.server.close()
@@ -120,7 +120,7 @@ func (p *place) remove() error {
 	return errors.Join(errs...)
 }
 
-// describe returns where the database is, and how to look at it.
+// describe returns where the database is and how to look at it.
 func (p *place) describe() string {
 	return fmt.Sprintf("kept: %s\n  %s", p.dsn, p.store.look(p.dsn, p.namespace))
 }

@@ -3,8 +3,8 @@ package main
 import "time"
 
 // The director and its members exchange lines of JSON. A member reads a memberConfig and then
-// orders from its standard input, and writes events to its standard output. A member ends when its
-// input ends.
+// orders on its standard input, and writes events to its standard output. The end of its input ends
+// a member.
 
 // memberEnv marks a child process of the director.
 const memberEnv = "TENURE_DEMO_MEMBER"
@@ -28,7 +28,7 @@ const (
 	doRelease = "release" // departures before position Upto may be decided
 	doHold    = "hold"    // hold the next write of Airport at the gate
 	doSend    = "send"    // send the held writes
-	doDrain   = "drain"   // hand everything over, and continue without airports
+	doDrain   = "drain"   // hand everything over and continue without
 	doShow    = "show"    // report the board
 	doLeave   = "leave"   // hand everything over and exit
 )
@@ -44,14 +44,14 @@ type order struct {
 const (
 	isUp       = "up"       // the member has opened the store and takes part
 	isGranted  = "granted"  // Airport is owned under Token
-	isResumed  = "resumed"  // the new owner has read the log, and has written decisions for the waiting departures, if any
+	isResumed  = "resumed"  // the new owner read the log, and wrote the waiting departures, if any
 	isWrote    = "wrote"    // a write was accepted; the airport has Count decisions
 	isEnded    = "ended"    // the lease of Airport under Token ended; Planned or not, for Cause
 	isHeld     = "held"     // Writes have passed every check of the process and wait at the gate
 	isAnswered = "answered" // Writes were sent late, with their outcomes
 	isPlanned  = "planned"  // a plan that moves Count airports was written, for Cause
 	isEmptied  = "emptied"  // the member was drained and no longer owns anything
-	isShown    = "shown"    // the board has Count entries and the digest Board; Lags are delays of entries
+	isShown    = "shown"    // the board has Count entries, with the digest Board, each after one of Lags
 	isLeft     = "left"     // everything is given back
 	isBeat     = "beat"     // the store took a heartbeat
 	isMeasured = "measured" // Metrics are the member's, in Prometheus' format
@@ -59,8 +59,8 @@ const (
 	isFailed   = "failed"   // the member cannot continue, because of Cause
 )
 
-// An event goes from a member to the director. At is the time of the host's monotonic clock in
-// nanoseconds, which is the same in all processes.
+// An event goes from a member to the director. At is the host's monotonic clock in nanoseconds, the
+// same in all processes.
 type event struct {
 	Is      string  `json:"is"`
 	At      int64   `json:"at"`
@@ -86,7 +86,7 @@ const (
 type write struct {
 	Airport   string `json:"airport"`
 	Token     int64  `json:"token"`
-	Departure int    `json:"departure"` // the first departure that it decides
+	Departure int    `json:"departure"` // the first that it decides
 	Count     int    `json:"count"`     // of its last decision
 	Outcome   string `json:"outcome,omitempty"`
 	Current   int64  `json:"current,omitempty"` // the token that refused it

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A spread summarises a set of measurements. It is zero if the set is empty.
+// A spread summarises a set of measurements. It is zero if there are none.
 type spread struct {
 	N      int     `json:"n"`
 	Min    float64 `json:"min"`
@@ -125,7 +125,7 @@ func (r *report) compareBoards(h *history, want string) {
 	}
 }
 
-// judge decides whether all checks passed, and lists the failures.
+// judge decides whether everything holds, and lists the failures.
 func (r *report) judge() {
 	var failures []string
 	fail := func(bad bool, format string, args ...any) {
@@ -154,8 +154,8 @@ func (r *report) judge() {
 	r.Failures, r.Passed = failures, len(failures) == 0
 }
 
-// exitCode returns 0 if all checks passed, and 1 if not. It returns 3 for a control without damage,
-// because that proves nothing.
+// exitCode returns 0 if all checks hold, and 1 if not. It returns 3 for a control without
+// damage, because such a control proves nothing.
 func (r *report) exitCode() int {
 	switch {
 	case r.Unfenced && r.Damage.total() == 0:
@@ -248,7 +248,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%s %ss", thousands(n), thing)
 }
 
-// thousands returns a number, which must not be negative, with separators for thousands.
+// thousands returns a number of at least 0 with separators.
 func thousands(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

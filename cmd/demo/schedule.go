@@ -8,12 +8,13 @@ type schedule struct {
 	kill, stop, drain, leave         string // node labels
 	killAt, stopAt, drainAt, leaveAt int
 	joinAt                           int    // of one additional member
-	restartAt                        int    // restart of the server, if the run started it
+	restartAt                        int    // of the server, if it is the run's own
 	stopPick                         uint64 // chooses among the victim's busy airports
 }
 
-// newSchedule spreads the faults of the members and the server over a run of total departures. With
-// four or more members, each fault has its own member. With three, the killed member later leaves.
+// newSchedule spreads the faults of the members and the server over a run of total departures.
+// With four or more members, each fault has its own member. With three, the killed one later
+// leaves.
 func newSchedule(seed uint64, members []string, total int) schedule {
 	r := rand.New(rand.NewPCG(seed, 0))
 	order := r.Perm(len(members))

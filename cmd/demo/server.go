@@ -14,13 +14,13 @@ import (
 type serverKind struct {
 	kind    servers.Kind
 	install string // the installation to recommend
-	members int    // number of members of a cluster; 0 for one server with databases
+	members int    // of a cluster; 0 for one server with databases
 }
 
-// A server is started for a run. It has a database for the run, or is a whole cluster. It always
-// ends with this process.
+// A server is the run's own, with a database for the run, or a whole cluster. It always ends
+// with this process.
 type server struct {
-	*servers.Server             // the server to kill
+	*servers.Server             // the one to kill
 	place           string      // for the narration
 	victim          string      // for the narration
 	dsn             string      // with passwords
@@ -33,7 +33,7 @@ const (
 	dropLimit  = 10 * time.Second // to drop its database
 )
 
-// start starts a server, or uses the server that the environment names.
+// start starts a server, or uses the one that the environment names.
 func (k serverKind) start(ctx context.Context) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

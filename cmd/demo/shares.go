@@ -11,11 +11,11 @@ import (
 type reshare struct {
 	What  string `json:"what"`
 	Moved int    `json:"moved"`
-	Least int    `json:"least"` // number that must move so that shares differ by at most one
+	Least int    `json:"least"` // that must move for shares that differ by at most one
 }
 
-// leastMoves returns how many of all shards must get a first or a new owner so that the members'
-// shares differ by at most one. The argument have is the members' current shares.
+// leastMoves returns how many of all shards must get a first or a new owner so that the
+// members' shares differ by at most one. have is their present shares.
 func leastMoves(have []int, shards int) int {
 	have = slices.Sorted(slices.Values(have))
 	slices.Reverse(have) // the larger shares stay with the members that have most
@@ -31,7 +31,7 @@ func leastMoves(have []int, shards int) int {
 }
 
 // unsettled describes the first airport that no member owns and works on, or uneven shares. It
-// returns "" if it finds neither.
+// returns "" if there is neither.
 func (h *history) unsettled(airports, members []string) string {
 	if len(members) == 0 {
 		return "nobody takes part"

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// The steps at which a member joins or leaves as planned.
+// The steps at which a member comes or goes as planned.
 
 // join starts one more member, and waits until it has its share.
 func (d *director) join(ctx context.Context) error {
@@ -63,8 +63,8 @@ func (d *director) leave(ctx context.Context) error {
 	return nil
 }
 
-// closeDown lets every remaining member show its board and leave, one after another. Members
-// without airports leave first.
+// closeDown lets every remaining member show its board and leave, one after the other. Those
+// without airports go first.
 func (d *director) closeDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit+stepTTLs*d.o.ttl)
 	defer cancel()
@@ -100,11 +100,11 @@ func (d *director) closeDown(ctx context.Context) error {
 // moves counts the moves of one reshare.
 type moves struct {
 	reshare
-	before int // number of earlier passages
+	before int // number of passages before
 }
 
-// watchMoves begins to count moves. Call it after the members' statuses are set and before any
-// airport moves.
+// watchMoves begins to count. Call it after the members' statuses are set and before anything
+// moves.
 func (d *director) watchMoves(what string) moves {
 	var have []int
 	for _, node := range d.takers() {
@@ -129,8 +129,8 @@ func (d *director) takers() []string {
 	return out
 }
 
-// settled reports whether members that should own airports own all of them, in even shares, and
-// have resumed work on them.
+// settled reports whether every airport is owned by a member that should own some and has resumed
+// its work, in even shares.
 func (d *director) settled() bool { return d.unsettled() == "" }
 
 func (d *director) unsettled() string {

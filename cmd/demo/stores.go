@@ -41,7 +41,7 @@ type store struct {
 	migrate func(ctx context.Context, dsn string) error
 	// options returns the opener's settings.
 	options func(dsn, namespace string, create bool) map[string]any
-	// limit limits the time to open and probe the store. late is the advice after that limit.
+	// limit limits the opening and probing. late is the advice after that limit.
 	limit time.Duration
 	late  string
 	// files returns the files that opening a place may create. It is nil for a server.
@@ -181,8 +181,7 @@ func checkEndpoints(dsn string) error {
 	return nil
 }
 
-// checkMySQL refuses a DSN in which the password may be mistaken for the database, because errors
-// show the database.
+// checkMySQL refuses a DSN whose password may be mistaken for the database, which errors show.
 func checkMySQL(dsn string) error {
 	c, err := mysqldriver.ParseDSN(dsn)
 	if err != nil || c.DBName == "" || strings.ContainsAny(c.DBName, "@:()") {
@@ -204,8 +203,8 @@ func (s store) open(ctx context.Context, dsn, namespace string, create bool) (co
 	})
 }
 
-// runName returns a random last part of a run's namespace, so that a run never finds the logs of
-// another run.
+// runName returns a random last part of a run's namespace, so that a run never meets the logs of
+// another.
 func runName() string {
 	var b [6]byte
 	rand.Read(b[:])

@@ -29,11 +29,11 @@ import (
 
 const (
 	metricsEvery = 500 * time.Millisecond // between two reports of a member's metrics
-	metricsOld   = 6 * metricsEvery       // age at which metrics count as those of a stopped member
+	metricsOld   = 6 * metricsEvery       // age of the metrics of a stopped member
 	webLimit     = 5 * time.Second        // for each part to end
 )
 
-// web serves the board in the browser, and the metrics. It follows the namespace with an Elector
+// web is the board in the browser, and the metrics. It follows the namespace with an Elector
 // that contends for nothing, so it outlives every member. Heartbeats and metrics come from the
 // members' reports. A nil web takes reports and does nothing. A web is safe for concurrent use.
 type web struct {
@@ -42,7 +42,7 @@ type web struct {
 	metrics prometheus.Gatherer // its own
 	url     string
 	server  *http.Server
-	parts   []*part // in the order in which they are ended
+	parts   []*part // in the order in which they end
 
 	mu      sync.Mutex
 	beats   map[string]time.Time // by label
@@ -73,7 +73,7 @@ func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duratio
 	})
 	var tailer *follower.Tailer
 	if err == nil {
-		tailer, err = follower.NewTailer(b, &follower.Options{BackoffMax: ttl, OnEvent: own.FollowerEvent, Logger: quiet})
+		tailer, err = follower.NewTailer(b, &follower.Options{BackoffMax: ttl, Hooks: own.FollowerHooks(), Logger: quiet})
 	}
 	if err == nil {
 		err = tailer.Follow("board", follower.Memory(func(context.Context, follower.Batch) error { return nil }, nil), "*")
@@ -102,7 +102,7 @@ func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duratio
 	return w, nil
 }
 
-// serveUntil serves until ctx ends, and then waits for requests under way.
+// serveUntil serves until ctx ends, and lets requests end.
 func serveUntil(ctx context.Context, s *http.Server, l net.Listener) error {
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()

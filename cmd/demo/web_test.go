@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 )
 
-// TestWebHost: another site, whose name points at loopback, cannot read anything.
+// TestWebHost: a page of another site, whose name was pointed at loopback, reads nothing.
 func TestWebHost(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "flights", nil)

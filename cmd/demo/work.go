@@ -14,7 +14,7 @@ import (
 
 const (
 	maxBatch   = 32                     // decisions in one write
-	retryPause = 100 * time.Millisecond // pause after a write of unknown outcome
+	retryPause = 100 * time.Millisecond // after a write of unknown outcome
 )
 
 // work serves one airport under one lease. It reads where the previous owner's log ended, and
@@ -74,7 +74,7 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 }
 
 // batch returns the operations of one write with the decisions that are due after last, and the
-// last of these decisions.
+// last of them.
 func (last decision) batch(departures []departure, upto int, token int64) ([]core.Op, decision) {
 	var ops []core.Op
 	now := monotonic()
@@ -134,7 +134,7 @@ type clearance struct {
 func newClearance() *clearance { return &clearance{raised: make(chan struct{})} }
 
 // now returns the position up to which departures may be decided, and a channel that is closed when
-// the position is raised.
+// it is raised.
 func (c *clearance) now() (int, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,14 +20,13 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// memberAccepts accepts the configurations that a program with every backend accepts, including a
-// backend of the program's own.
+// memberAccepts accepts what a program that uses every backend does, one of its own included.
 func memberAccepts(c *config.Config) error {
 	return c.Validate(append(openers(), core.Opener{Name: "memory"}, core.Opener{Name: "own"})...)
 }
 
-// examples lists the configurations of the documentation, the deployments, the examples, and the
-// tests of tenurefx and config, by their place.
+// examples are the configurations of the documentation, of the deployments, of the examples
+// and of the tests of tenurefx and config, by their place.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -93,7 +92,7 @@ func examples(t *testing.T) map[string]string {
 	return all
 }
 
-// TestAccepted: the command accepts every configuration that a member accepts.
+// TestAccepted: every configuration that a member accepts is accepted here.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -134,8 +133,8 @@ other: {tenure: no}
 	}
 }
 
-// TestLikeAMember: the command works with a configuration that sets everything, and does not wait
-// as members do.
+// TestLikeAMember: the command works on a configuration that has everything, and does not
+// wait as members do.
 func TestLikeAMember(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, fmt.Sprintf(`sqlite: {path: %q, namespace: test}
@@ -165,8 +164,8 @@ func TestLikeAMember(t *testing.T) {
 	}
 }
 
-// TestEnvPrefix: if a member uses other names of variables (config.LoadOptions), --env-prefix
-// matches them, even if the command sets a variable by itself.
+// TestEnvPrefix: a member that chose other names of variables (config.LoadOptions) is met by
+// --env-prefix, also where the command sets a variable by itself.
 func TestEnvPrefix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tenure.yaml")
 	text := "tenure:\n  open_wait: 1h\n  backend: memory\n  backends:\n    sqlite: {namespace: none}\n    memory: {namespace: test}\n"

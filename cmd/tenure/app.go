@@ -39,7 +39,7 @@ type app struct {
 	timeout time.Duration
 
 	conf  *config.Config // set by open
-	hasty bool           // ignore open_wait, which is for members
+	hasty bool           // open_wait does not apply: it is for members
 }
 
 // configVariable names the configuration file if --config does not.
@@ -192,8 +192,8 @@ func openers() []core.Opener {
 		consul.Opener(), redis.Opener()}
 }
 
-// foreign returns openers for configured backends that this command lacks, such as a member's own
-// backend or the memory backend. These openers refuse to open, but only a chosen backend is opened.
+// foreign returns openers that refuse the configured backends that this command lacks. A member
+// may have its own backends, or the memory backend. open refuses them only if one is chosen.
 func foreign(c *config.Config, list []core.Opener) []core.Opener {
 	var out []core.Opener
 	for _, name := range c.Backends() {
@@ -230,8 +230,8 @@ func explain(err error, create bool) error {
 	return &exitError{exitNotFound, fmt.Errorf("%s: check the configuration, or make it with: tenure init", missing.What)}
 }
 
-// creating returns an opener that makes a missing namespace if create is set, whatever the
-// configuration says.
+// creating returns an opener that uses create as its setting for making what is missing,
+// whatever the configuration says.
 func creating(o core.Opener, create bool) core.Opener {
 	open := o.Open
 	o.Open = func(ctx context.Context, decode func(any) error) (core.Backend, error) {

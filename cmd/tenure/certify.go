@@ -16,13 +16,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/certify"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// member runs this process as a member of the system suite, if certify started it as one. It reads
-// the environment variable only if there are no arguments, so the environment cannot change the
+// member runs this process as a member of the system suite, if certify started it as one. The
+// environment variable counts only if there are no arguments, so the environment cannot change the
 // meaning of a command.
 func member() (code int, is bool) {
 	if len(os.Args) != 1 {
@@ -58,7 +58,7 @@ nothing was judged.`,
 				if o.Cases, err = regexp.Compile(cases); err != nil {
 					return usage(fmt.Sprintf("--cases: %v", err))
 				}
-				if !slices.ContainsFunc(certify.Cases(), func(c suite.Case) bool { return o.Cases.MatchString(c.Name) }) {
+				if !slices.ContainsFunc(conformance.Cases(), func(c conformance.Case) bool { return o.Cases.MatchString(c.Name()) }) {
 					return usage(fmt.Sprintf("--cases %s matches no case: docs/internals/conformance.md lists their names", quoted(cases)))
 				}
 			}

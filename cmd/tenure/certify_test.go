@@ -23,10 +23,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/certify"
 )
 
-// quickly has the flags of a short run.
+// quickly are the flags of a short run.
 var quickly = []string{"certify", "--seeds", "1", "--control-seeds", "1", "--steps", "4", "--cases", "^Commit/(AppliesWhenCurrent|FencedAfterTakeover)$"}
 
-// database makes a place with a namespace, and returns its file.
+// database is a place with a namespace, and its file.
 func database(t *testing.T) (*place, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -35,7 +35,7 @@ func database(t *testing.T) (*place, string) {
 	return p, path
 }
 
-// namespaces returns the namespaces in the file.
+// namespaces are those that the file has.
 func namespaces(t *testing.T, path string) string {
 	t.Helper()
 	db, err := sqlite.OpenDB(path)
@@ -50,7 +50,7 @@ func namespaces(t *testing.T, path string) string {
 	return all.String
 }
 
-// TestCertify: a correct store gets a good report, and the team's own namespace stays.
+// TestCertify: a store that holds, its report, and the team's own namespace, which stays.
 func TestCertify(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -95,7 +95,7 @@ func TestCertify(t *testing.T) {
 	}
 }
 
-// TestCertifyShowsALie: the report shows that a database drops rows of logs that it acknowledged.
+// TestCertifyShowsALie: a database that drops rows of logs which it acknowledged.
 func TestCertifyShowsALie(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -119,7 +119,7 @@ func TestCertifyShowsALie(t *testing.T) {
 	}
 }
 
-// TestCertifyTwice: two concurrent runs on one namespace do not affect each other.
+// TestCertifyTwice: two runs on one namespace at a time do not know of each other.
 func TestCertifyTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -140,8 +140,7 @@ func TestCertifyTwice(t *testing.T) {
 	}
 }
 
-// TestCertifyInterrupted: in each phase, SIGINT ends the run and its processes, and removes its
-// records.
+// TestCertifyInterrupted: in each phase SIGINT ends the run, its processes, and its records.
 func TestCertifyInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ phase, at, flags string }{
@@ -189,7 +188,7 @@ func TestCertifyInterrupted(t *testing.T) {
 	}
 }
 
-// members waits until a process has children, and fails the test if a child outlives the process.
+// members waits until a process has children, and has the test fail if one outlives it.
 func members(t *testing.T, pid, least int) {
 	t.Helper()
 	var pids []string
@@ -211,7 +210,7 @@ func members(t *testing.T, pid, least int) {
 	})
 }
 
-// watched collects the output of a command, until the output contains the wanted text.
+// watched is what a command writes, until it has what is wanted.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -236,8 +235,7 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// TestCertifyRefuses: bad arguments, and stores that cannot be opened, are refused without showing
-// passwords.
+// TestCertifyRefuses arguments, and stores that cannot be opened, without their passwords.
 func TestCertifyRefuses(t *testing.T) {
 	t.Parallel()
 	p, _ := database(t)
@@ -257,8 +255,8 @@ func TestCertifyRefuses(t *testing.T) {
 	}
 }
 
-// TestMemberVariable: no command reads the variable that makes a process a member. Without a
-// command, the variable permits nothing that the process may not do anyway.
+// TestMemberVariable: the variable that makes a process a member counts for no command, and
+// without one gives nobody more than what the process may do anyway.
 func TestMemberVariable(t *testing.T) {
 	t.Parallel()
 	p, path := database(t)

@@ -58,15 +58,15 @@ type doctorOut struct {
 	Backend    string `json:"backend"`
 	Namespace  string `json:"namespace"`
 	StoreID    string `json:"store_id"`
-	RoundTrip  string `json:"round_trip"`         // the median round trip of the reads
+	RoundTrip  string `json:"round_trip"`         // the median of the reads
 	Slowest    string `json:"slowest_round_trip"` // of the reads
 	MinTTL     string `json:"min_ttl"`
 	Poll       string `json:"poll"`
 	WriteOps   int    `json:"write_ops"`
 	WriteBytes int    `json:"write_bytes"`
 	Rights     string `json:"rights"`
-	// Findings are about the store's settings, rights and clocks. They include findings for which
-	// Warnings has a remedy.
+	// Findings are about the store's settings, rights and clocks. They include the findings whose
+	// remedy is in Warnings.
 	Findings []driver.Finding `json:"findings"`
 	Warnings []string         `json:"warnings"`
 }
@@ -138,7 +138,7 @@ func (a *app) doctor(ctx context.Context, b core.Backend) error {
 		counted(len(v.Damaged), "record")))
 }
 
-// examine asks the store for its clock, for settings that lose writes, and for missing rights.
+// examine asks the store for settings that lose writes, for missing rights and for its clock.
 func (a *app) examine(ctx context.Context, b core.Backend) ([]driver.Finding, error) {
 	x, ok := b.(driver.Examiner)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// mostEffectShards is the number of shards that "tenure effects" reads if no shard is named.
+// mostEffectShards is the number of shards that "tenure effects" reads if none is named.
 const mostEffectShards = 1000
 
 // resolveExpires is how long an operator's decision about an effect waits for a leader.
@@ -120,11 +120,12 @@ func effectText(r *control.Rule) string {
 type effectOut struct {
 	Shard core.ShardID `json:"shard"`
 	effect.Effect
-	// UnderWay is true if an attempt may be under way, because the owner that began it is alive.
+	// UnderWay reports whether an attempt may be under way, that is, whether the owner that
+	// began it lives.
 	UnderWay bool `json:"under_way"`
 }
 
-// effects lists the open effects of one shard, or of all shards.
+// effects lists the open effects of one shard, or of all.
 func (a *app) effects(ctx context.Context, b core.Backend, shard core.ShardID, limit int) error {
 	v, err := a.state(ctx, b)
 	if err != nil {

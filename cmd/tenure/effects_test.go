@@ -16,8 +16,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// TestEffects lists the effects in doubt, and decides them by hand. The leader carries out the
-// decision.
+// TestEffects lists what is in doubt, and decides about it by hand: the leader carries it out.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)

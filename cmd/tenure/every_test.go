@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// every has arguments of every command that are valid for some namespace. It omits version, which
-// needs no namespace.
+// every has arguments of every command that are good for some namespace. It leaves out
+// version, which has nothing to do with one.
 var every = map[string][]string{
 	"status":           {"status"},
 	"members":          {"members"},
@@ -72,7 +72,7 @@ func TestEveryCommandIsListed(t *testing.T) {
 	}
 }
 
-// allBad runs every command, except those left out, and expects the same error from each.
+// allBad runs every command, but for those left out, and expects the same error of each.
 func (p *place) allBad(code int, want string, flags []string, without ...string) {
 	p.t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(every)) {
@@ -82,7 +82,7 @@ func (p *place) allBad(code int, want string, flags []string, without ...string)
 	}
 }
 
-// TestWithoutNamespace: no command except init makes anything.
+// TestWithoutNamespace: no command but init makes anything.
 func TestWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestWithoutNamespace(t *testing.T) {
 		t.Errorf("got the files %v, %v, want none", left, err)
 	}
 	p.run(exitOK, "init")
-	// The namespace exists and is empty.
+	// The namespace is there, and nothing in it.
 	for name, want := range map[string]string{
 		"who": "never owned", "log": "never owned", "items": "never owned", "history": "never owned", "move": "never owned",
 		"resign": "never owned", "undrain": "no such rule", "unpin": "no such rule", "include": "no such rule",
@@ -105,8 +105,8 @@ func TestWithoutNamespace(t *testing.T) {
 	}
 }
 
-// TestWithoutRights: if a user may read but not write, each command refuses when it opens the
-// store, and changes nothing.
+// TestWithoutRights: a user that may read, and not write, is refused by each command when
+// it opens the store, and nothing is changed.
 func TestWithoutRights(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)

@@ -84,7 +84,8 @@ func codeOf(ctx context.Context, err error) int {
 	return exitUnreachable
 }
 
-// ours reports whether an error concerns the files or the disk of this host, and not a server.
+// ours reports whether an error is about the files or the disk of this host, rather than a
+// server.
 func ours(err error) bool {
 	if e, ok := errors.AsType[*sqlitedriver.Error](err); ok {
 		return e.Code()&0xff == lib.SQLITE_FULL || e.Code()&0xff == lib.SQLITE_IOERR
@@ -125,8 +126,8 @@ func denied(err error) bool {
 	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
 }
 
-// advised returns a store's error. If the store refused the user, the error also names the page
-// that lists the rights.
+// advised returns a store's error. If the store refused the user, it adds where the rights are
+// listed.
 func advised(err error, backend string) error {
 	if err == nil || !denied(err) || strings.Contains(err.Error(), "docs/backends") {
 		return err

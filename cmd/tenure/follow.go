@@ -60,7 +60,7 @@ func (a *app) logCommand() *cobra.Command {
 
 const (
 	pageSize = 256
-	lookFor  = 30 * time.Second // the longest wait, because a hint may be lost
+	lookFor  = 30 * time.Second // because a hint may be lost
 	pauseFor = 500 * time.Millisecond
 )
 
@@ -178,7 +178,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 type changeOut struct {
-	Time    time.Time      `json:"time"` // when this process saw the change, by its clock
+	Time    time.Time      `json:"time"` // by the clock of this process, when it saw the change
 	Kind    string         `json:"kind"` // joined, updated, gone, owned or free
 	Shard   core.ShardID   `json:"shard,omitempty"`
 	Node    string         `json:"node,omitempty"`

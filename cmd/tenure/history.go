@@ -25,7 +25,7 @@ type historyLease struct {
 	Entries int            `json:"entries"`           // the number of its entries among those read
 	First   core.Seq       `json:"first,omitempty"`
 	Last    core.Seq       `json:"last,omitempty"`
-	// Rules are the operators' rules that moved or resigned the lease, or were meant to.
+	// Rules are the rules that moved or resigned the lease, or should have done so.
 	Rules []operator.Change `json:"rules,omitempty"`
 }
 
@@ -144,7 +144,7 @@ func clock(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// rulesText describes the operators' rules about one lease.
+// rulesText describes what operators did about one lease.
 func rulesText(changes []operator.Change) string {
 	text := ""
 	for _, c := range changes {
@@ -182,8 +182,8 @@ func (x *historian) lease(t core.Token) *historyLease {
 	return l
 }
 
-// entries calls the function each for the newest entries of a log, and notes the lease of the last
-// commit. It returns the number of the first entry that it read, or 0.
+// entries calls each for the newest entries of a log, and notes the lease of the last commit. It
+// returns the number of the first entry that it read, or 0.
 func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.Seq, each func(*core.Entry)) (core.Seq, error) {
 	r := &logReader{a: x.a, b: x.b, shard: shard}
 	head, err := r.page(ctx, 0, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// remembering is a backend that returns a given history.
+// remembering is a backend with a history of its own making.
 type remembering struct {
 	driver.Backend
 	all []driver.Grant
@@ -21,8 +21,7 @@ func (r remembering) History(context.Context, driver.ShardID) ([]driver.Grant, e
 	return r.all, r.err
 }
 
-// TestHistoryUnknown: a part of the history that was never written is unknown. A damaged history is
-// shown with its newer part.
+// TestHistoryUnknown: what nobody wrote is unknown, and a damaged history is shown with what is newer.
 func TestHistoryUnknown(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)

@@ -20,13 +20,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// The test kills the command leastKills times, and killsPerRound times more for each of -rounds.
+// The command is killed leastKills times, and killsPerRound times for each of -rounds.
 const leastKills, killsPerRound = 8, 2
 
-// TestKilledTool kills the command with SIGKILL at requests to the store. The last request may or
-// may not reach the store. A rule and its entry in the log then either both exist or are both
-// missing, and the next command works. With -rounds=300, the test kills the command at each
-// request.
+// TestKilledTool kills the command with SIGKILL at requests to the store, the last of which
+// reaches the store or does not. A rule and its entry in the log are then both there, or
+// neither, and the next command works. With -rounds=300 it is killed at each.
 func TestKilledTool(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]servers.Kind{
@@ -70,21 +69,21 @@ func TestKilledTool(t *testing.T) {
 	}
 }
 
-// killing has the tool, over a proxy and directly, and a reader of the tool's writes.
+// killing is the tool, over a proxy and directly, and a look at what it wrote.
 type killing struct {
 	*proxied
 	b core.Backend
 	n int // rules so far
 }
 
-// args returns the arguments of a command that writes another rule each time.
+// args are those of a command that writes another rule each time.
 func (k *killing) args() (args []string, reason string) {
 	k.n++
 	reason = fmt.Sprintf("rule %d", k.n)
 	return append([]string{"drain", "node", "--force", "--yes", "--reason", reason}, patient...), reason
 }
 
-// whole runs the command to its end, and returns the number of its requests.
+// whole runs the command to its end, and returns how many requests it made.
 func (k *killing) whole(t *testing.T) (requests int) {
 	args, reason := k.args()
 	requests = k.requests(t, args...)
@@ -94,8 +93,8 @@ func (k *killing) whole(t *testing.T) (requests int) {
 	return requests
 }
 
-// at kills the command at a request, which passes or is lost, and reports whether its rule was
-// written. The next command must work.
+// at kills the command at a request, which passes or is lost, and reports whether its rule
+// was written. The command after that works.
 func (k *killing) at(t *testing.T, request int, passes bool) (written bool) {
 	args, reason := k.args()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -134,9 +133,9 @@ func (k *killing) at(t *testing.T, request int, passes bool) (written bool) {
 	return written
 }
 
-// written reports whether the rule in force has the reason. It fails the test if the rule and the
-// last log entry differ, or if a rule is incomplete. Because the store may still finish a write of
-// the killed command, written looks again before it fails.
+// written reports whether the rule in force has the reason. It fails the test if that, and
+// what the log says last, are not the same, or a rule is not whole. The store may finish a
+// write of the killed command meanwhile: then it looks again.
 func (k *killing) written(t *testing.T, reason string) bool {
 	t.Helper()
 	for seq := k.head(t); ; {
@@ -157,7 +156,7 @@ func (k *killing) written(t *testing.T, reason string) bool {
 	}
 }
 
-// head returns the number of the last entry in the log of rules.
+// head is the number of the last entry in the log of rules.
 func (k *killing) head(t *testing.T) core.Seq {
 	t.Helper()
 	page, err := k.b.ReadLog(t.Context(), control.Shard, 0, 0)
@@ -167,7 +166,7 @@ func (k *killing) head(t *testing.T) core.Seq {
 	return page.Head.Seq
 }
 
-// logged returns the reason in an entry of the log of rules.
+// logged is the reason in an entry of the log of rules.
 func (k *killing) logged(t *testing.T, n core.Seq) string {
 	t.Helper()
 	page, err := k.b.ReadLog(t.Context(), control.Shard, n-1, 1)
@@ -181,8 +180,8 @@ func (k *killing) logged(t *testing.T, n core.Seq) string {
 	return c.Rule.Reason
 }
 
-// TestBadRuleStays: a rule that this version cannot decode is shown as damage. A command about
-// another rule does not remove it.
+// TestBadRuleStays: a rule that this version does not understand is shown as damage, and
+// not removed by a command about another one.
 func TestBadRuleStays(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -206,8 +205,8 @@ func TestBadRuleStays(t *testing.T) {
 	}
 }
 
-// TestMostRules: if there are so many rules that the leader would not obey a new one, it is not
-// written. An existing rule can be replaced.
+// TestMostRules: a rule that would not be obeyed, as there are too many, is not written; one
+// that is there can be replaced.
 func TestMostRules(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)

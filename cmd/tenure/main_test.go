@@ -76,7 +76,7 @@ type place struct {
 
 const limit = ample.Time // for one command
 
-// newPlace writes a configuration. The argument backend is its part below backends.
+// newPlace writes a configuration; backend is its part below backends.
 func newPlace(t *testing.T, backend string) *place {
 	t.Helper()
 	p := &place{t: t, path: filepath.Join(t.TempDir(), "tenure.yaml")}
@@ -87,9 +87,8 @@ func newPlace(t *testing.T, backend string) *place {
 	return p
 }
 
-// patient makes members keep their leases on a busy machine, because a lease lapses only after half
-// a minute without a heartbeat. Heartbeats are as frequent as before, because status waits for
-// them.
+// patient has members keep their leases on a busy machine: one lapses only after half a minute
+// without a heartbeat. The heartbeats are as frequent as before, because status waits for them.
 func (p *place) patient() {
 	p.t.Helper()
 	text, err := os.ReadFile(p.path)
@@ -138,14 +137,14 @@ func (p *place) exec(args ...string) (code int, stdout, stderr string) {
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		p.t.Fatalf("tenure %s: %v", strings.Join(args, " "), err)
 	}
-	// The findings of certify come from the suite, and are for authors of backends.
+	// The findings of certify are those of the suite, for authors of backends.
 	if wrong := oneOfMany.FindString(out.String() + errs.String()); wrong != "" && args[0] != "certify" {
 		p.t.Errorf("tenure %s: writes %q", strings.Join(args, " "), wrong)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// decode runs a command that succeeds, and decodes its output as JSON.
+// decode runs a command that succeeds, and reads what it writes as JSON.
 func (p *place) decode(into any, args ...string) {
 	p.t.Helper()
 	out, _ := p.run(exitOK, append(args, "-o", "json")...)
@@ -154,7 +153,7 @@ func (p *place) decode(into any, args ...string) {
 	}
 }
 
-// bad runs a command that fails, and checks its single line.
+// bad runs a command that fails, and checks its one line.
 func (p *place) bad(code int, want string, args ...string) {
 	p.t.Helper()
 	out, errs := p.run(code, args...)
@@ -232,7 +231,7 @@ func TestCommands(t *testing.T) {
 	everyCommand(t, sqlitePlace(t))
 }
 
-// TestServed runs TestCommands on the stores that have servers.
+// TestServed is TestCommands on the stores that have servers.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
@@ -264,7 +263,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// atAddress returns the configuration of a store that needs only an address.
+// atAddress is the configuration of the stores that need an address only.
 var atAddress = map[servers.Kind]string{
 	servers.Etcd:      "etcd: {endpoints: [%q], namespace: test}",
 	servers.ZooKeeper: "zookeeper: {servers: [%q], namespace: test}",
@@ -272,7 +271,7 @@ var atAddress = map[servers.Kind]string{
 	servers.Redis:     "redis: {addrs: [%q], namespace: test}",
 }
 
-// findings are the least that doctor reports on each store.
+// findings are what doctor names on each store, at the least.
 var findings = map[string][]string{
 	"sqlite":    {"synchronous", "journal_mode"},
 	"postgres":  {"fsync", "full_page_writes", "synchronous_commit", "role", "clock"},
@@ -384,7 +383,7 @@ func everyCommand(t *testing.T, p *place) {
 	}
 }
 
-// followed checks that watch and log --follow show the actions of a command under run.
+// followed has watch and log --follow show what a command under run does meanwhile.
 func (p *place) followed(token core.Token) {
 	p.t.Helper()
 	var outs [2]string // files
@@ -404,7 +403,7 @@ func (p *place) followed(token core.Token) {
 			p.t.Fatal(err)
 		}
 	}
-	// If a store is polled, a member that leaves before the next read is not seen.
+	// A member that leaves before the next read of a store that is polled is not seen.
 	script := `until grep -q tool-test "` + outs[0] + `"; do sleep 0.05; done
 		[ "$TENURE_SHARD" = jobs ] && [ "$TENURE_TOKEN" -gt 0 ] || exit 1
 		echo "$TENURE_FENCE $TENURE_TOKEN"`
@@ -487,7 +486,7 @@ func (p *place) ruled() {
 	}
 }
 
-// moved makes two members pass a shard between them, and shows its history.
+// moved has two members pass a shard between them, and shows its history.
 func (p *place) moved() {
 	p.t.Helper()
 	serve := func(ctx context.Context, l *core.Lease) error {
@@ -537,21 +536,20 @@ func (p *place) moved() {
 		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
 		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
 	}
-	// As the two stop, the shard may pass to any member that is up, which releases it if it does
-	// not want it.
+	// Whoever is up may be passed it as the two stop, and releases what it does not want.
 	passed := slices.ContainsFunc(h.Owners, func(g driver.Grant) bool { return g.Node == "right" && g.End == driver.EndPassed })
 	sorted := slices.IsSortedFunc(h.Owners, func(x, y driver.Grant) int { return x.Since.Compare(y.Since) })
 	if len(h.Owners) < 3 || !passed || !sorted {
 		p.t.Errorf("history: the last owners are %+v; want right among them, which passed it", h.Owners)
 	}
-	// The next change removes a rule that is spent.
+	// A rule that is spent is removed with the next change.
 	p.run(exitOK, "freeze", "-y")
 	if p.decode(&rules, "rules"); len(rules) != 1 {
 		p.t.Errorf("rules: got %+v, want the freeze", rules)
 	}
 }
 
-// stopping asks whether nodes may be stopped, one after the other, and two at the same time.
+// stopping asks whether nodes may be stopped, one after the other and two at once.
 func (p *place) stopping() {
 	p.t.Helper()
 	p.bad(exitNotFound, "tenure members", "may-stop", "nobody")
@@ -561,7 +559,7 @@ func (p *place) stopping() {
 	stopThird, stopSecond := p.member("third", "moved-1", idle), p.member("second", "moved-1", idle)
 	defer stopThird()
 	p.joined("second", "third")
-	// Two nodes ask for the only place at the same time, and one gets it.
+	// Of two that ask at once for the one place, one gets it.
 	var codes [2]int
 	var all sync.WaitGroup
 	for i, node := range []string{"second", "third"} {
@@ -620,7 +618,7 @@ func (p *place) stopping() {
 	}
 }
 
-// joined waits until members of the nodes are alive.
+// joined waits until members of the nodes live.
 func (p *place) joined(nodes ...string) {
 	p.t.Helper()
 	ample.Wait(p.t, fmt.Sprintf("%v have not joined", nodes), func() bool {
@@ -632,8 +630,8 @@ func (p *place) joined(nodes ...string) {
 	})
 }
 
-// repaired evicts a session that a process left, and refuses to evict a live session. It raises the
-// floor if the store has one.
+// repaired evicts a session that a process left, refuses to evict one that is alive, and
+// raises the floor where there is one.
 func (p *place) repaired(leader core.SessionID, backend string) {
 	p.t.Helper()
 	p.run(exitOK, "evict", string(leader), "--dry-run")
@@ -756,7 +754,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestUnreachable: it tries every store at an address where nothing listens.
+// TestUnreachable: every store, at an address where nothing listens.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	stores := map[string]string{
@@ -773,7 +771,7 @@ func TestUnreachable(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, backend+"\n  open_timeout: 2s")
 			for i, command := range slices.Sorted(maps.Keys(every)) {
-				// Each command tries one of the stores. Two commands try all.
+				// Each command tries one of the stores; two of them try all.
 				if command == "status" || command == "run" || i%len(stores) == at {
 					p.bad(exitUnreachable, name, every[command]...)
 				}

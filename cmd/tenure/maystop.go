@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// mostWatched is a limit for TTLs. The command may-stop does not wait for heartbeats of members
-// with longer TTLs, because a record without heartbeats could then delay every answer.
+// mostWatched is the longest TTL of members whose heartbeats may-stop waits for. Without this
+// limit, a record without heartbeats would delay every answer.
 const mostWatched = time.Minute
 
 type stopping struct {

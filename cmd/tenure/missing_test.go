@@ -10,8 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestExplain: an error about something missing is recognized by its type, whatever its text is.
-// The message uses the store's name for the missing part.
+// TestExplain: what is missing is known by its type, in any words, and is named as the store named it.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	lost := &driver.MissingError{What: `namespace "app" has no record`, Make: "any words", Err: core.ErrStoreChanged}

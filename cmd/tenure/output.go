@@ -30,7 +30,7 @@ func (t *table) add(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// printable returns a cell without control characters, because a terminal would obey them.
+// printable returns a cell without characters that a terminal obeys.
 func printable(s string) string {
 	if s == "" {
 		return "-"
@@ -88,7 +88,7 @@ func (a *app) write(text []byte) error {
 	return err
 }
 
-// asJSON returns v as JSON that is safe to show on a terminal.
+// asJSON returns v as JSON that a terminal can show.
 func asJSON(v any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -103,8 +103,9 @@ func asJSON(v any, indent string) ([]byte, error) {
 }
 
 // escaped replaces each character that a terminal obeys with the output of escape. These are
-// control characters, including U+007F to U+009F, and format characters, such as direction marks.
-// In JSON, and in YAML made from it, such characters occur only within quotes.
+// control characters, including U+007F to U+009F, and format characters, such as those of the
+// writing direction. In JSON, and in YAML made from it, such characters occur only within
+// quotes.
 func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	acts := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
@@ -136,8 +137,7 @@ func (p plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// asYAML returns v as YAML that is safe to show on a terminal, with the keys of its JSON in the
-// same order.
+// asYAML returns v as YAML that a terminal can show, with the keys and the order of its JSON.
 func asYAML(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -172,8 +172,7 @@ func block(n *yaml.Node) {
 	}
 }
 
-// payload is bytes from the store. It is shown as text if the bytes are text, and otherwise as
-// base64.
+// payload is bytes from the store, as text if they are text, otherwise as base64.
 type payload struct {
 	Text   *string `json:"text,omitempty"`
 	Base64 []byte  `json:"base64,omitempty"`

@@ -72,8 +72,8 @@ assigner does not split the range there again.`
 
 var hashForm = regexp.MustCompile(`^0x[0-9a-fA-F]{16}$`)
 
-// hashArg reads a hash from outside. It requires all 16 digits, because a person who writes 0x8
-// probably means the middle of the keyspace, and not the hash 8.
+// hashArg reads a hash from outside. It requires all digits, because 0x8 more likely means the
+// middle of the keyspace than its ninth hash.
 func hashArg(s string) (uint64, error) {
 	if !hashForm.MatchString(s) {
 		return 0, usage(fmt.Sprintf("%s is no hash: write all 16 digits, as in 0x8000000000000000", quoted(s)))
@@ -107,8 +107,8 @@ func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error)
 	return m, nil
 }
 
-// aside reads why shards should have no owner. The function that it returns is never nil, so that
-// callers can continue if the plans cannot be read.
+// aside reads why shards are not meant to have an owner. The function that it returns is never
+// nil, so that callers can continue if the plans cannot be read.
 func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) seam.Aside, error) {
 	why, err := call(ctx, a, func(ctx context.Context) (func(string) seam.Aside, error) {
 		_, why, err := sharding.ReadPlans(ctx, b, seam.Key{})
@@ -138,7 +138,7 @@ type rangeOut struct {
 	From  string  `json:"from"`
 	To    string  `json:"to"`    // the first hash after the range
 	Share float64 `json:"share"` // of the keyspace, in percent
-	Node  string  `json:"node"`  // empty if no living member owns the shard
+	Node  string  `json:"node"`  // empty: no living member owns the shard
 }
 
 func (a *app) ranges(ctx context.Context, b core.Backend) error {
@@ -283,8 +283,8 @@ func (o *order) merge(cmd *cobra.Command, one, other string) error {
 	})
 }
 
-// divide shows the effect of splits or a merge on the ranges, asks the operator, and writes a rule
-// for each hash. The function plan returns the hashes and describes the effect.
+// divide shows what splits or a merge do to the ranges, asks, and writes a rule for each hash. plan
+// returns the hashes and describes the effect.
 func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*sharding.Map) (hashes []uint64, what string, err error)) error {
 	var first control.Rule
 	if err := o.sign(&first); err != nil {
@@ -363,7 +363,7 @@ func contradicted(rules, all []control.Rule) error {
 	return nil
 }
 
-// releasing describes the effect of a shard's release.
+// releasing describes what the release of a shard does.
 func (o *order) releasing(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) (string, error) {
 	if _, err := find(v, core.ShardID(r.Shards)); err != nil {
 		return "", err

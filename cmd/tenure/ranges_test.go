@@ -22,8 +22,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// manage serves the keyspace k of four ranges in this process, until the test ends or stop or crash
-// is called.
+// manage serves the keyspace k of four ranges in this process, until the test ends, or stop or crash is called.
 func (p *place) manage(node string) (stop, crash func()) {
 	p.t.Helper()
 	a := &app{path: p.path, key: "tenure", timeout: limit}
@@ -81,8 +80,8 @@ func (p *place) manage(node string) (stop, crash func()) {
 	}
 }
 
-// layout waits until the keyspace has the given ranges, each as a shard and its beginning, and each
-// range has an owner.
+// layout waits until the keyspace has the ranges, each as a shard and its beginning, and each has
+// an owner.
 func (p *place) layout(want ...string) rangesOut {
 	p.t.Helper()
 	var out rangesOut
@@ -118,7 +117,7 @@ func TestRanges(t *testing.T) {
 	dividing(t, sqlitePlace(t))
 }
 
-// TestServedRanges runs TestRanges on a store that has a server.
+// TestServedRanges is TestRanges on a store that has a server.
 func TestServedRanges(t *testing.T) {
 	t.Parallel()
 	dividing(t, newPlace(t, fmt.Sprintf("postgres: {dsn: %q, namespace: test}", pool.Get(t, servers.Postgres, nil).Database(t).Reveal())))
@@ -141,7 +140,7 @@ func dividing(t *testing.T, p *place) {
 		t.Errorf("ranges: got %s", out)
 	}
 
-	// Impossible requests, with the reason.
+	// What cannot be, with the reason.
 	p.bad(exitNotFound, "has no range in keyspace", "split", "other", "-y")
 	p.bad(exitNotFound, "has no range in keyspace", "merge", "k-0001", "k-0004", "-y")
 	p.bad(exitRefused, "begins at "+q1+" already", "split", "k-0001", "--at", q1, "-y")
@@ -160,7 +159,7 @@ func dividing(t *testing.T, p *place) {
 		t.Errorf("rules: got %+v after a dry run", rules)
 	}
 
-	// Splits into three parts, and in the middle. Two rules are in one commit.
+	// In three, and in the middle; two rules in one commit.
 	p.run(exitOK, "split", "k-0000", "--at", "0x3000000000000000", "--at", "0x1000000000000000", "-y", "--reason", "hot", "--author", "me")
 	p.layout("k-0000 "+zero, "k-0004 0x1000000000000000", "k-0005 0x3000000000000000", "k-0001 "+q1, "k-0002 "+q2, "k-0003 "+q3)
 	if p.decode(&rules, "rules"); len(rules) != 2 || rules[0].Kind != "split" || rules[0].Hash != "0x1000000000000000" || rules[1].Reason != "hot" ||
@@ -178,7 +177,7 @@ func dividing(t *testing.T, p *place) {
 	p.bad(exitNotFound, "no such rule", "unsplit", q1, "-y")
 	p.run(exitOK, "unsplit", "0x1000000000000000", "--dry-run")
 	p.run(exitOK, "unsplit", "0x1000000000000000", "-y")
-	// A merge with the shards in any order. The upper shard ends.
+	// A merge, in any order, of which the upper shard ends.
 	if _, errs := p.run(exitOK, "merge", "k-0004", "k-0000", "-y", "--expires", "0"); !strings.Contains(errs, `shard "k-0000" answers for `+zero+
 		" to 0x3000000000000000, and shard \"k-0004\" ends, by a rule without an end") {
 		t.Errorf("merge: got %q", errs)
@@ -187,7 +186,7 @@ func dividing(t *testing.T, p *place) {
 	p.bad(exitRefused, `a rule "merge" at hash 0x1000000000000000`, "split", "k-0000", "--at", "0x1000000000000000", "-y")
 	p.run(exitOK, "unmerge", "0x1000000000000000", "-y")
 
-	// The shard that has ended does not count as missing.
+	// The shard that has ended is not missing.
 	var s statusOut
 	p.await("the ended shard has no owner", func() bool { p.decode(&s, "status"); return s.Ended == 1 })
 	if s.Owned != 5 || s.Unowned != 0 || s.Shards != 5 || len(s.Quarantined) != 0 {
@@ -203,8 +202,7 @@ func (p *place) await(what string, is func() bool) {
 	ample.Wait(p.t, "not in time: "+what, is)
 }
 
-// quarantine makes a member die that owns one shard. Here, one death is enough for the shard to be
-// set aside.
+// quarantine has a member die that owns one shard, which is set aside for that here.
 func (p *place) quarantine() {
 	p.t.Helper()
 	_, crash := p.manage("c")
@@ -265,8 +263,7 @@ func (p *place) quarantine() {
 	p.bad(exitNotFound, "no such rule", "unrelease", string(o.Quarantined[0].Shard), "-y")
 }
 
-// TestHostileRanges: it uses names and hashes from outside, and rules and plans that another
-// program wrote.
+// TestHostileRanges: names and hashes from outside, and rules and plans that somebody else wrote.
 func TestHostileRanges(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -314,7 +311,7 @@ func TestHostileRanges(t *testing.T) {
 		p.bad(c.code, c.want, c.args...)
 	}
 
-	// The plans are invalid. Commands that do not need plans continue, and report the damage.
+	// Plans that are none: what does not need them goes on, and says so.
 	written := make(chan error, 1)
 	stop := p.member("liar", "_assigner", func(ctx context.Context, l *core.Lease) error {
 		_, err := l.Append(ctx, []byte(hostile))
@@ -331,7 +328,7 @@ func TestHostileRanges(t *testing.T) {
 	p.run(exitOK, "who", "_assigner")
 	p.run(exitMayNot, "may-stop", "liar")
 	stop()
-	// A rule in force that hides text is shown without the hidden text.
+	// A rule in force in which somebody hides text is shown without it.
 	evil, err := json.Marshal(control.Rule{Kind: control.Merge, Hash: h, Author: "me", At: time.Now(), Reason: hostile})
 	if err != nil {
 		t.Fatal(err)
@@ -354,8 +351,8 @@ func TestHostileRanges(t *testing.T) {
 	}
 }
 
-// TestRulesContradict: rules that are written while an operator decides count, and a command that
-// would write too many rules is refused as a whole.
+// TestRulesContradict: what is written while an operator thinks counts, and too many rules are
+// refused as one.
 func TestRulesContradict(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -100,11 +100,11 @@ type memberOut struct {
 	Priority int32          `json:"priority"`
 	Weight   int32          `json:"weight"`
 	Draining bool           `json:"draining"` // at its own request, such as when it leaves
-	// Drained is the operators' rule that drains the member's node. It is left out if there is no
-	// such rule.
+	// Drained is the operators' rule that drains the member's node. Without such a rule, it is
+	// left out.
 	Drained *control.Rule `json:"drained,omitempty"`
-	// Ineligible is the reason why the member is not eligible to own shards. It is left out if the
-	// member is eligible.
+	// Ineligible is why the member is not eligible to own shards. If the member is eligible, it
+	// is left out.
 	Ineligible string            `json:"ineligible,omitempty"`
 	Shards     int               `json:"shards"`
 	Meta       map[string]string `json:"meta,omitempty"` // without the reason
@@ -182,20 +182,20 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 
 type shardOut struct {
 	Shard   core.ShardID   `json:"shard"`
-	Node    string         `json:"node"` // empty if the owner is not alive
+	Node    string         `json:"node"` // empty: the owner is not alive
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
-	// Trouble is a problem of the owner that a person must solve. It is left out if there is no
-	// such problem.
+	// Trouble is a problem of the owner that a person must solve. Without such a problem, it is
+	// left out.
 	Trouble string `json:"trouble,omitempty"`
-	// Aside is the reason why the shard should have no owner. It is left out if the shard should
-	// have an owner. AsideUntil is the time at which Aside ends, such as the end of a quarantine.
-	// It is left out if Aside does not end.
+	// Aside is why the shard is meant to have no owner. If the shard should have one, it is
+	// left out. AsideUntil is when that ends, for example the end of a quarantine. If there is
+	// no end, it is left out.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }
 
-// setAside fills in why a shard should have no owner.
+// setAside fills in why a shard without an owner is not meant to have one.
 func (o *shardOut) setAside(why func(shard string) seam.Aside) {
 	if x := why(string(o.Shard)); o.Node == "" {
 		o.Aside, o.AsideUntil = x.Why, x.Until
@@ -233,8 +233,8 @@ type lockOut struct {
 	Token   core.Token     `json:"token"`
 }
 
-// locks lists the locks that a member holds. It ignores the records of free locks, which the store
-// may or may not remove.
+// locks lists the locks that a member holds. The record of a free lock means nothing. The store
+// either is about to remove it or keeps it.
 func (a *app) locks(ctx context.Context, b core.Backend, node string) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -320,12 +320,12 @@ type itemOut struct {
 	Key     string       `json:"key"`
 	Version core.Version `json:"version"`
 	Value   payload      `json:"value"`
-	// Damaged is the reason why the value is left out. It is left out if the value is present.
+	// Damaged is why the value is left out. If the value is present, Damaged is left out.
 	Damaged *driver.DamagedError `json:"damaged,omitempty"`
 }
 
-// listItems lists a shard's items. It leaves out values that are longer than a commit can write,
-// and returns an error about them as leftOut.
+// listItems lists a shard's items. It leaves out values that are longer than a commit can write;
+// leftOut is the error for them.
 func (a *app) listItems(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) (list []itemOut, leftOut, err error) {
 	most := cmp.Or(b.Info().Limits.WriteBytes, driver.MaxListBytes)
 	items, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0, most) })

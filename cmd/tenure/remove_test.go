@@ -95,7 +95,7 @@ func removeNamespace(t *testing.T, backend string) {
 	}
 }
 
-// A live member halts if its namespace is removed despite the warning.
+// A member that lives halts, when its namespace is removed all the same.
 func TestRemoveNamespaceOfAMember(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -126,8 +126,7 @@ func TestRemoveNamespaceOfAMember(t *testing.T) {
 	}
 }
 
-// After a removal that ends in the middle, no member can open or make the namespace, and the next
-// removal completes it.
+// A removal that ends in the middle leaves no namespace that a member opens or makes, and the next one completes it.
 func TestRemoveNamespaceAgain(t *testing.T) {
 	t.Parallel()
 	for table, file := range map[string]string{

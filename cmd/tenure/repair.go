@@ -84,8 +84,7 @@ func (a *app) repairCommands() []*cobra.Command {
 	return []*cobra.Command{evict, raise, repair, remove}
 }
 
-// repair shows the map that follows from the notes of a keyspace's shards, asks, and replaces the
-// plans.
+// repair shows the map that the notes of a keyspace's shards make, asks, and replaces the plans.
 func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace) error {
 	m, err := sharding.Repair(ctx, b, k, nil)
 	if err != nil {
@@ -111,7 +110,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	return unread(err)
 }
 
-// evict ends a session if the session has sent no heartbeat since the given version.
+// evict ends a session if it has made no heartbeat since the given version.
 func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, version core.Version) error {
 	v, err := o.a.state(ctx, b)
 	if err != nil {
@@ -184,8 +183,8 @@ func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspec
 		results[0].Current))
 }
 
-// removeNamespace shows the contents of the namespace, asks the operator to type its name, and
-// removes all its records.
+// removeNamespace shows the contents of the namespace, has its name typed again, and removes all
+// its records.
 func (o *order) removeNamespace(ctx context.Context, confirm string) error {
 	o.a.hasty = true
 	opener, settings, err := o.a.chosen(ctx)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestRepair: unreadable plans are rebuilt as they were, once. Readable plans are not rebuilt.
+// TestRepair: plans that nobody can read are rebuilt as they were, once, and only then.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -56,7 +56,7 @@ func TestRepair(t *testing.T) {
 	p.layout(want...)
 }
 
-// spoilPlans replaces the plans with an entry in an unknown form.
+// spoilPlans replaces the plans by an entry of a form that nobody reads.
 func (p *place) spoilPlans() {
 	p.t.Helper()
 	a := &app{path: p.path, key: "tenure", timeout: limit}

@@ -19,15 +19,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// rightful is a store whose user has rights to write. An administrator takes these rights away and
-// gives them back.
+// rightful is a store whose user has rights to write, which an administrator takes and
+// gives back.
 type rightful struct {
 	*proxied
 	take, give func() error
 	b          core.Backend
 }
 
-// rightfuls has a function for each kind of store that makes a rightful.
+// rightfuls make one for each kind of store.
 var rightfuls = map[servers.Kind]func(t *testing.T) *rightful{
 	servers.Postgres: rightfulPostgres, servers.Etcd: rightfulEtcd, servers.Redis: rightfulRedis,
 }
@@ -117,10 +117,10 @@ func rightfulRedis(t *testing.T) *rightful {
 	}), take: do("-@write"), give: do("+@write")}
 }
 
-// TestRightLost takes the user's rights to write away at one of the tool's requests, another one
-// each time. The tool reports in one line what to change, and ends with the code of a refusal.
-// Either it has written nothing, or it had written the whole change before that request. With
-// -rounds=300, the test tries each request.
+// TestRightLost takes the user's rights to write when the tool makes a request: each time
+// another one of those that it makes. It says in one line what to change and ends with the
+// code of a refusal, and nothing is written; or all of it was before. With -rounds=300 it
+// tries each request.
 func TestRightLost(t *testing.T) {
 	t.Parallel()
 	for kind, rightful := range rightfuls {
@@ -151,7 +151,7 @@ func TestRightLost(t *testing.T) {
 	}
 }
 
-// losing runs a command that loses the rights at some of its requests.
+// losing runs a command, which loses the rights at some of its requests.
 func (r *rightful) losing(t *testing.T, args ...string) {
 	t.Helper()
 	undo := map[string][]string{"pin": {"unpin", "orders-1", "--yes"}, "unpin": {"pin", "orders-1", "leader", "--yes"},
@@ -214,7 +214,7 @@ func (r *rightful) losing(t *testing.T, args ...string) {
 	}
 }
 
-// state returns the state that the commands change: rules, their log, and the floor.
+// state is what the commands change: rules, their log, and the floor.
 func (r *rightful) state(t *testing.T) string {
 	t.Helper()
 	rules, err := control.Read(t.Context(), r.b)

@@ -22,17 +22,17 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// order is the state that all commands that write rules share.
+// order is the state that the commands that write rules share.
 type order struct {
 	a       *app
 	reason  string
 	author  string
 	expires time.Duration
-	token   int64 // of the lease to act on; 0: the current lease
+	token   int64 // of the lease to act on; 0: the current one
 	force   bool
 	dryRun  bool
 	yes     bool
-	wait    time.Duration // how long to wait until the leader obeys; for resolve only
+	wait    time.Duration // until the leader obeys; for resolve only
 }
 
 // asking adds the flags of commands that ask before they change anything.
@@ -182,7 +182,7 @@ func (o *order) sign(r *control.Rule) error {
 	return nil
 }
 
-// put shows the effect of a rule, asks the operator, and writes the rule.
+// put shows what a rule would do, asks, and writes it.
 func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	if err := o.sign(&r); err != nil {
 		return err
@@ -235,7 +235,7 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	})
 }
 
-// room returns an error if, with one more rule, there would be more rules than the leader obeys.
+// room returns an error if one more rule would exceed the number that the leader obeys.
 func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error {
 	all, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
 	if err != nil && all == nil {
@@ -244,7 +244,7 @@ func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error
 	return room([]control.Rule{*r}, all)
 }
 
-// room returns an error if, with the new rules, there would be more rules than the leader obeys.
+// room returns an error if the new rules would exceed the number that is obeyed.
 func room(rules, all []control.Rule) error {
 	more := 0
 	for i := range rules {
@@ -258,8 +258,8 @@ func room(rules, all []control.Rule) error {
 	return exit(exitRefused, fmt.Sprintf("nothing was changed: there are %d rules, and more than %d are not obeyed: remove some", len(all), control.MaxRules))
 }
 
-// aim binds a move or a resignation to the current lease. It returns an error if nobody could carry
-// out the rule, or if another rule would undo it.
+// aim binds a move or a resignation to the current lease. It returns an error if the rule could not
+// be carried out, or if another rule would undo it.
 func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) error {
 	s, err := find(v, core.ShardID(r.Shards))
 	if err != nil {
@@ -301,8 +301,8 @@ func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *cont
 	return nil
 }
 
-// covers reports whether a rule applies to the shard. The rule's shards are a name, or a prefix
-// that ends in "*".
+// covers reports whether the shards of a rule include the shard. They are a name, or a prefix that
+// ends in "*".
 func covers(shards, shard string) bool {
 	p, isPrefix := strings.CutSuffix(shards, "*")
 	return shards == shard || isPrefix && strings.HasPrefix(shard, p)
@@ -334,8 +334,8 @@ func writer() string {
 	return name + "@" + host
 }
 
-// ruleText returns the author of a rule, its writer if the writer's name is different, and the
-// reason. The author is a name that the writer chooses.
+// ruleText returns the author of a rule, its writer if that is another name, and the reason.
+// The author is whatever name the writer gives.
 func ruleText(r control.Rule) string {
 	text := "of " + r.Author
 	if r.Writer != r.Author {
@@ -347,7 +347,7 @@ func ruleText(r control.Rule) string {
 	return text
 }
 
-// preview describes the effect that a rule would have on the current namespace.
+// preview describes what a rule would do to the current namespace.
 func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	lives := slices.ContainsFunc(v.Members, func(m core.Member) bool { return m.Node == r.Node })
 	if r.Node != "" && !lives && !o.force {
@@ -444,7 +444,7 @@ func (a *app) writer(b core.Backend) *operator.Writer {
 		}}
 }
 
-// decodeRule reads a rule. It accepts invalid rules, so that they can be ended.
+// decodeRule reads a rule. A rule need not be valid to be ended.
 func decodeRule(value []byte) (r control.Rule, err error) {
 	err = boundjson.Unmarshal(value, control.MaxRecord, 256, &r)
 	return r, err

@@ -18,7 +18,7 @@ import (
 // guardName is the hidden subcommand that starts and ends the command of run.
 const guardName = "__guard"
 
-// Values of --restart, each with the exits of the command after which run ends.
+// Values of --restart, with the exits of the command after which run ends.
 const (
 	restartOnFailure = "on-failure" // exit with 0
 	restartAlways    = "always"     // none
@@ -40,7 +40,7 @@ type runner struct {
 	ended chan error // buffered; nil: the command exited with 0
 
 	working sync.Mutex // held while the handler runs
-	quit    bool       // start no further command; guarded by working
+	quit    bool       // no command is started again; guarded by working
 
 	spared map[int]bool // children from before the run; only the handler uses it
 	left   occurrences  // of commands that left processes; only the handler uses it
@@ -102,8 +102,8 @@ process was killed or stopped. While a process cannot be ended, the shard is kep
 	return c
 }
 
-// options returns the configured options, without the options that would pass the shard on before
-// the command has ended: Supersede, the host lock, AbandonAfter and Watchdog.
+// options returns the configured options, without those that would pass the shard on before the
+// command has ended: Supersede, the host lock, AbandonAfter and Watchdog.
 func (r *runner) options() (*core.Options, error) {
 	o := r.a.conf.Options()
 	o.Supersede, o.LockDir, o.AbandonAfter, o.Watchdog = false, "none", 0, 0
@@ -190,8 +190,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 }
 
 // leave asks the handler to end and waits until it has ended, however long that takes. While a
-// process of the command cannot be ended, this process continues its heartbeats and keeps the
-// shard.
+// process cannot be ended, this one continues its heartbeats and keeps the shard.
 func (r *runner) leave(e *core.Elector) {
 	time.Sleep(e.Leave())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -220,7 +219,7 @@ func (c childExit) Error() string {
 	return fmt.Sprintf("the command exited with %d", c.code)
 }
 
-// status returns the exit code of run for this end of the command.
+// status returns the exit code of run for it.
 func (c childExit) status() int {
 	if c.signal != "" {
 		return 128 + c.code
@@ -228,7 +227,7 @@ func (c childExit) status() int {
 	return c.code
 }
 
-// decide decides, after an exit that was not asked for, whether run ends or restarts the command.
+// decide ends run or lets it restart the command after an exit that was not asked for.
 func (r *runner) decide(c childExit) error {
 	failed := c.code != 0 || c.signal != ""
 	switch {
@@ -243,7 +242,7 @@ func (r *runner) decide(c childExit) error {
 	return nil
 }
 
-// end makes run return err. The handler calls it, and then starts no other command.
+// end makes run return err. The handler calls it, and starts no other command.
 func (r *runner) end(err error) {
 	r.quit = true
 	select {

@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// Lines that a process sends to its guard (say), and lines that the guard sends back (tell).
+// Lines that a process sends to its guard (say), and that the guard answers (tell).
 const (
 	sayUntil  = "until" // until NANOSECONDS of CLOCK_BOOTTIME: the time to end the command
 	sayTerm   = "term"  // SIGTERM to the group
@@ -32,7 +32,7 @@ const (
 	tellError = "error" // error TEXT: the command could not be started
 )
 
-// Values of the guard's argument for whether the command may become another user.
+// The guard's argument that says whether the command may become another user.
 const (
 	withSetuid    = "setuid"
 	withoutSetuid = "no-setuid"
@@ -48,7 +48,7 @@ func boottime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// guarded is a command's guard, as seen by the process that leads.
+// guarded is a command's guard, as the process that leads sees it.
 type guarded struct {
 	cmd    *exec.Cmd
 	orders *os.File
@@ -58,8 +58,8 @@ type guarded struct {
 	failed string
 }
 
-// adopt makes this process the parent of each process below it that loses its own parent, for
-// example when the guard ends. Earlier children do not belong to the command, so adopt notes them.
+// adopt makes this process the parent of processes below it whose parent ends, such as the guard.
+// Its present children do not belong to the command, so adopt notes them.
 func (r *runner) adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("run: %w: the system gives no orphans: %w", core.ErrUnsupported, err)
@@ -71,8 +71,8 @@ func (r *runner) adopt() error {
 	return nil
 }
 
-// handle runs the command under one lease. It returns when no process of the command is left. The
-// lease passes on only after that, or at the end of trust, before which the guard has ended the
+// handle runs the command under one lease. It returns when no process of the command is left.
+// The lease passes on only after that, or at the end of trust. By then, the guard has ended the
 // command.
 func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	r.working.Lock()
@@ -106,7 +106,7 @@ func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	return errGuard
 }
 
-// leftBehind logs that a command ended but left processes, at most once in lineEvery.
+// leftBehind logs that a command ended and left processes, at most once in lineEvery.
 func (r *runner) leftBehind(rest string) {
 	if n := r.left.next(); n > 0 {
 		var count, pid int
@@ -182,8 +182,8 @@ func (g *guarded) hear(line string) {
 	}
 }
 
-// guardWait returns how long the guard may take to obey an order. After that time, this process
-// ends the guard and the guard's processes, before another member may have the shard.
+// guardWait returns how long the guard may take to obey an order. After that, this process ends
+// the guard and its processes before others may have the shard.
 func (r *runner) guardWait() time.Duration { return min(200*time.Millisecond, r.margin/4) }
 
 // supervise extends the guard's time and sends it orders until it is gone. It reports whether the
@@ -251,10 +251,10 @@ func children() []int {
 	return out
 }
 
-// endAll ends and reaps all processes below this process, except those in spared, and returns when
-// none is left. If leader, the command's process id, is not 0, endAll returns the command's status.
-// Processes whose parent ends become children of this process, so a later round finds them. endAll
-// logs once each process that cannot be ended.
+// endAll ends and reaps all processes below this one except spared, and returns when none is
+// left. It returns the status of leader, which is the command, if leader is not 0. Processes
+// whose parent ends become children of this process, so a later round finds them. endAll logs
+// once each process that cannot be ended.
 func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.WaitStatus) {
 	const patience = time.Second // for the kernel to end a killed process
 	begun, said, pause, none := time.Now(), map[int]bool{}, time.Millisecond, 0
@@ -293,7 +293,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 				status, leader = st, 0
 			}
 		}
-		// A list that was read while one process ended may lack another process.
+		// A list that was read while a process ended may lack another process.
 		if none >= 3 && len(spared) > 0 {
 			return status
 		}
@@ -301,7 +301,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 	}
 }
 
-// reap reaps a child that has ended. If there is no such child, pid is 0.
+// reap reaps a child that has ended. Without such a child, pid is 0.
 func reap() (pid int, st syscall.WaitStatus, err error) {
 	for {
 		if pid, err = syscall.Wait4(-1, &st, syscall.WNOHANG, nil); !errors.Is(err, syscall.EINTR) {
@@ -336,10 +336,10 @@ func ended(pid int) bool {
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
-// guard is the hidden subcommand. It runs a command in a process group. It ends the command and all
-// its processes on an order, when trust ends, and when the process that leads is gone. Processes
-// that the command leaves become children of the guard. If the guard ends, the kernel ends the
-// command and gives the other processes to the process that leads.
+// guard is the hidden subcommand. It runs a command in a process group. It ends the command and
+// all its processes when ordered to, when trust ends, and when the process that leads is gone.
+// Processes that the command leaves become children of the guard. If the guard ends, the kernel
+// ends the command and gives the other processes to the process that leads.
 func guard(args []string, stderr io.Writer) int {
 	var until int64
 	var err error
@@ -392,7 +392,7 @@ func guard(args []string, stderr io.Writer) int {
 	return exitOK
 }
 
-// tellRest reports the processes that a command left when it ended without being asked.
+// tellRest reports the processes that a command left when it ended unasked.
 func tellRest(told io.Writer, command int) {
 	var left []int
 	for _, pid := range children() {
@@ -406,7 +406,7 @@ func tellRest(told io.Writer, command int) {
 }
 
 // watch returns when the command has ended or must end. It reports whether the command ended
-// without being asked.
+// unasked.
 func watch(pid int, until time.Duration, orders *os.File) bool {
 	gone := make(chan struct{})
 	go func() {

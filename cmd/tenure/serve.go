@@ -56,8 +56,7 @@ func (a *app) serve(ctx context.Context, v *serving) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	o := a.conf.Options()
-	// Both options would pass a shard on while a client of a killed sidecar may still rely on its
-	// lease.
+	// Both would pass a shard on while a client of a killed sidecar may still believe in its lease.
 	o.Supersede, o.LockDir = false, "none"
 	log := slog.New(slog.NewTextHandler(a.errs, nil))
 	o.Logger = log

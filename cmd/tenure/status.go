@@ -17,14 +17,14 @@ type statusOut struct {
 	Namespace string `json:"namespace"`
 	StoreID   string `json:"store_id"`
 	Members   int    `json:"members"`
-	// Watched is how long the command status waited for heartbeats.
+	// Watched is how long status waited for heartbeats.
 	Watched string         `json:"watched"`
-	Beats   []heartbeat    `json:"heartbeats"` // the last heartbeat of each member that is not silent, oldest first
+	Beats   []heartbeat    `json:"heartbeats"` // the last one of each member that is not silent, oldest first
 	Silent  []silentMember `json:"silent"`
 	Shards  int            `json:"shards"`
-	// Owned counts the shards with an owner that sent a heartbeat. Ended counts shards without an
-	// owner whose range was merged with another. Unowned counts the other shards without an owner,
-	// except those in quarantine.
+	// Owned counts the shards whose owner made a heartbeat. Ended counts those without an owner
+	// whose range was merged with another. Unowned counts the others without an owner that are
+	// not in quarantine.
 	Owned       int                `json:"owned"`
 	Unowned     int                `json:"unowned"`
 	Reserved    int                `json:"reserved"`
@@ -50,16 +50,16 @@ type heartbeat struct {
 	at      time.Time
 }
 
-// silentMember is a member that sent no heartbeat for its TTL.
+// silentMember is a member that made no heartbeat for its TTL.
 type silentMember struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
 	TTL     string         `json:"ttl"`
-	Shards  int            `json:"shards"` // number of shards whose record still names the member as the owner
+	Shards  int            `json:"shards"` // whose record still names it as the owner
 }
 
-// status first waits until each member has sent a heartbeat or has been silent for its TTL, because
-// the records of stopped and running members look the same.
+// status first waits until each member has made a heartbeat or was silent for its TTL. It does
+// so because the records of stopped and running members look the same.
 func (a *app) status(ctx context.Context, b core.Backend) error {
 	began := time.Now()
 	seen, err := a.heartbeats(ctx, b, maxTTL)
@@ -161,8 +161,8 @@ func (o *statusOut) table() *table {
 	return t
 }
 
-// verdict returns an error if there are no members, if a member is silent or in trouble, or if a
-// shard is in quarantine.
+// verdict returns an error if there are no members, a member is silent or in trouble, or a shard is
+// in quarantine.
 func (o *statusOut) verdict() error {
 	switch {
 	case o.Members == 0:
@@ -193,9 +193,9 @@ func departed(page *driver.View, s core.SessionID) bool {
 // maxTTL is the longest TTL that a member may have.
 const maxTTL = 24 * time.Hour
 
-// heartbeats waits until each member has sent a heartbeat, has ended, or has been silent for its
-// TTL. It returns the time when it saw each member's heartbeat, or zero for a member without a
-// heartbeat. It does not watch members with a TTL above most.
+// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its
+// TTL. It returns the time when it saw each heartbeat; zero means never. It does not watch
+// members whose TTL is above most.
 func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration) (map[core.SessionID]time.Time, error) {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -264,7 +264,7 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration
 	return seen, nil
 }
 
-// query asks for the sessions' heartbeats that are newer than the known versions.
+// query asks for heartbeats of the sessions that are newer than the known versions.
 func query(since driver.Cursor, sessions map[core.SessionID]time.Duration, known map[core.SessionID]core.Version) driver.ObserveQuery {
 	q := driver.ObserveQuery{Since: since}
 	for s := range sessions {

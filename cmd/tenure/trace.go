@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// maxClockError limits --clock-error, because check compares leases by the members' clocks.
+// maxClockError limits --clock-error: leases are compared by the members' clocks.
 const maxClockError = time.Minute
 
 // traceCommand returns the command check, which reads only trace files and no configuration.

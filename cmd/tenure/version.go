@@ -33,7 +33,7 @@ func (a *app) versionCommand() *cobra.Command {
 		}}
 }
 
-// built returns the version data that the go command wrote into a binary.
+// built returns the data that the go command wrote into a binary.
 func built(info *debug.BuildInfo, ok bool) versionOut {
 	o := versionOut{Version: "unknown", Commit: "unknown"}
 	if !ok {

@@ -41,8 +41,8 @@ const (
 
 // Options are the options of Run. Nil and the zero value mean the defaults.
 type Options struct {
-	// Cases names the cases to run, in the form "Area/Property". A named case fails if it would be
-	// skipped. Default: all possible cases.
+	// Cases names the cases to run, in the form "Area/Property". A named case that would be
+	// skipped fails. Default: all possible cases.
 	Cases []string
 
 	// StartTimeout limits the pull of the image and the start of the store together. Default 3
@@ -57,7 +57,7 @@ type Options struct {
 // errUnavailable is the reason why a test is skipped.
 var errUnavailable = errors.New("not available")
 
-// Run starts a container of the image, runs the suite on it as subtests of t, and removes the
+// Run starts a container of the image, runs the suite in it as subtests of t, and removes the
 // container when t ends. If there is no Docker engine, or the image is missing and cannot be
 // pulled, Run skips t and gives the reason.
 func Run(t *testing.T, image Image, o *Options) {
@@ -136,8 +136,7 @@ func (s *store) start(ctx context.Context) error {
 	return s.ready(ctx)
 }
 
-// engine returns the engine that testcontainers-go is configured for. Without an engine,
-// testcontainers-go panics.
+// engine returns the engine in testcontainers-go's configuration, which panics without one.
 func engine(ctx context.Context) (p *testcontainers.DockerProvider, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -155,8 +154,8 @@ func engine(ctx context.Context) (p *testcontainers.DockerProvider, err error) {
 	return p, nil
 }
 
-// pull makes the engine pull a missing image. On its own, testcontainers-go would try again until
-// the context ends, and not report why.
+// pull makes the engine pull a missing image. testcontainers-go would try again until the context
+// ends, and not report why.
 func pull(ctx context.Context, docker client.APIClient, image string) error {
 	if testcontainers.ReadConfig().Config.HubImageNamePrefix != "" {
 		return nil // testcontainers-go uses another name for the image
@@ -208,8 +207,7 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 	return nil
 }
 
-// ready returns when a backend opens, or returns an error as soon as it is clear that none will
-// open.
+// ready returns when a backend opens, or with an error as soon as none ever will.
 func (s *store) ready(ctx context.Context) error {
 	if err := s.opens(ctx); err != nil {
 		return fmt.Errorf("tenure: %s: the backend cannot be opened at %s: %w; the container's log ends:\n%s",
@@ -252,9 +250,9 @@ func (s *store) try(ctx context.Context) error {
 	return b.Close()
 }
 
-// reached returns the address of a published port. An engine behind a local socket may run next to
-// this process, or outside the container in which this process runs. In the second case, the
-// loopback address refuses connections.
+// reached returns the address of a published port. An engine behind a local socket may run next
+// to the process, or outside the container of the process. In the second case, the loopback
+// address refuses connections.
 func (s *store) reached(ctx context.Context, port string) string {
 	if s.local {
 		const loopback = "127.0.0.1"

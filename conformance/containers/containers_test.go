@@ -16,7 +16,7 @@ import (
 
 var fullFlag = flag.Bool("full", false, "run all cases, and not a few")
 
-// Ryuk cannot be pulled everywhere, and the test needs this package's janitor.
+// Ryuk cannot be pulled everywhere, and this package's janitor must be tested.
 func TestMain(m *testing.M) {
 	if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
 		panic(err)
@@ -195,9 +195,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestNeverReady: the package does not wait for a store that has ended, and the error contains the
-// store's output. This is true even if the container, and so its port, ended before the package
-// looked.
+// TestNeverReady: there is no wait for a store that ended, and the error has its output. This holds
+// even if the container, and so its port, ended before it was asked for.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
 	servers.Short(t)

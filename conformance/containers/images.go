@@ -13,13 +13,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Image is a container image of a store, with the settings to run it and to open a backend. The
-// functions of this package return Images. The zero Image is invalid.
+// Image is a container image of a store, with what is needed to run it and to open a backend.
+// The functions of this package return Images. The zero Image is invalid.
 type Image struct {
 	name       string
-	port       int // the store's port inside the container
+	port       int // inside the container
 	env        map[string]string
-	entrypoint []string // empty: the image's entry point
+	entrypoint []string // empty: the image's
 	command    []string
 	secret     string // removed from messages
 	opener     driver.Opener
@@ -83,8 +83,8 @@ func Consul(image string) Image {
 		command: []string{
 			"agent", "-server", "-bootstrap-expect=1", "-data-dir=/data", "-bind=0.0.0.0", "-client=0.0.0.0",
 			"-disable-host-node-id", "-log-level=warn",
-			// With this multiplier, an election takes one second. The limit is raised because the
-			// suite is one client that sends as many requests as many processes.
+			// With this multiplier, an election takes one second. The limit is raised because
+			// the suite is one client that sends the requests of many processes.
 			`-hcl={"performance":{"raft_multiplier":1},"limits":{"http_max_conns_per_client":2000},"disable_update_check":true}`,
 		},
 		settings: func(addr string) settings { return settings{"address": addr} },

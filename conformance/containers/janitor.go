@@ -15,8 +15,9 @@ import (
 const janitorLabel = "tenure.janitor"
 
 // janitorScript waits for a line, which means that everything has been removed. If its input ends
-// instead, the script removes the containers with the label, several times, because the engine may
-// still be creating one for a dead process. A signal that ends the test must not end the script.
+// instead, it removes the containers with the label. It does so several times, because the engine
+// may still be creating one for a dead process. A signal that ends the test must not end the
+// script.
 const janitorScript = `
 trap '' HUP INT QUIT TERM
 read -r line && exit 0
@@ -59,7 +60,7 @@ func newJanitor(ctx context.Context, host string) (*janitor, error) {
 	return j, nil
 }
 
-// close ends the janitor. If removed is false, the janitor first removes the containers.
+// close ends the janitor. Unless the containers are removed, the janitor removes them first.
 func (j *janitor) close(removed bool) error {
 	var err error
 	if removed {

@@ -2,17 +2,17 @@
 // a node, place or move a shard, or freeze all shards. It may also allow a node to be stopped, or
 // decide an effect in doubt. The command tenure writes the rules. Package sharding obeys them in
 // its plans. A core.Elector obeys drains, moves and resignations for the shards that no plan
-// assigns. Neither of them obeys a Stop: only callers that request another Stop consider it.
-// Package effect carries out a Resolve.
+// assigns. Neither obeys a Stop, which only callers that request another Stop read. Neither obeys a
+// Resolve, which package effect carries out.
 //
 // A rule is an item of the reserved shard Shard. Like any other commit, it is written under a lease
 // of that shard. It is therefore written completely or not at all, and it survives restarts. The
-// command takes a lease for each change. Members therefore see in their views that the shard's
-// record has changed.
+// members see in their views that the shard's record has changed. The command takes a lease for
+// each change.
 //
 // Rules are advice to planners. They never grant or fence anything. A rule with an end expires
 // according to the wall clock of the member that obeys it. A move or resignation names the token of
-// one lease. Once the shard has another token, the rule is spent permanently.
+// one lease. Once the shard has another token, the rule is permanently spent.
 package control
 
 import (
@@ -35,7 +35,7 @@ import (
 // Shard is the reserved shard whose items are the rules.
 const Shard = "_control"
 
-// prefix is the prefix of the keys of rules.
+// prefix begins the keys of rules.
 const prefix = "rule/"
 
 // Kind is the kind of a rule.
@@ -56,10 +56,10 @@ const (
 	Stop    Kind = "stop"    // Node may be stopped until Expires; it takes one of Away places
 )
 
-// maxText is the largest size, in bytes, of each of Author, Writer, Reason and Result.
+// maxText limits Author, Writer, Reason and Result each, in bytes.
 const maxText = 500
 
-// maxEffect is the largest size of Effect, in bytes.
+// maxEffect limits Effect, in bytes.
 const maxEffect = 256
 
 // The outcomes of a Resolve.
@@ -69,18 +69,18 @@ const (
 	OutcomeRepeat = "repeat" // attempt it once more, with the same idempotency key
 )
 
-// MaxRules is the largest number of rules that members obey. If there are more, members obey the
-// first by key. A namespace needs few rules, because one prefix can cover many shards.
+// MaxRules is the number of rules that members obey: the first by key. A namespace needs few,
+// because one prefix covers many shards.
 const MaxRules = 1000
 
-// maxRecords is the number of records that Read reads, valid or not. If there are more, Read reads
-// at most MaxRules records of each kind.
+// maxRecords is the number of records that Read reads, whatever they contain. If there are more, it
+// reads MaxRules of each kind.
 const maxRecords = 4 * MaxRules
 
-// MaxRecord is a size in bytes that no rule's record reaches.
+// MaxRecord is larger than the record of any rule, in bytes.
 const MaxRecord = 32 << 10
 
-// maxSessions is the largest number of Sessions in a rule.
+// maxSessions limits the number of Sessions.
 const maxSessions = 100
 
 // Rule is one rule. Its Kind determines which fields are used.
@@ -89,7 +89,7 @@ type Rule struct {
 	Node   string `json:"node,omitempty"`   // a node label
 	Shards string `json:"shards,omitempty"` // a shard's name, or a prefix that ends in "*"
 
-	// Hash is the hash at which to split or merge, in the form 0x8000000000000000. It cannot be the
+	// Hash is the hash of a Split or Merge, in the form 0x8000000000000000. It cannot be the
 	// first hash.
 	Hash string `json:"hash,omitempty"`
 
@@ -97,10 +97,10 @@ type Rule struct {
 	Token driver.Token `json:"token,omitempty"`
 
 	// Away is the number of nodes, including Node, that may be away at a time. It is at least 1.
-	// The caller that requests a Stop chooses the number.
+	// The requester of a Stop chooses it.
 	Away int `json:"away,omitempty"`
 	// Sessions lists the sessions of Node when a Stop was written, at most 100. A session of Node
-	// that joins later ends the Stop, because it shows that the node is back.
+	// that joins later ends the Stop, because the node is back.
 	Sessions []driver.SessionID `json:"sessions,omitempty"`
 
 	// Effect is the key of the effect in doubt that a Resolve decides, and Outcome is its outcome.
@@ -115,8 +115,8 @@ type Rule struct {
 	Author  string    `json:"author"` // the person who asks for the rule, as its writer reports
 	Writer  string    `json:"writer"` // user and host of the tenure process that wrote it
 	Reason  string    `json:"reason"`
-	At      time.Time `json:"at"`               // when the rule was written, by the author's clock
-	Expires time.Time `json:"expires,omitzero"` // when the rule ends; zero for never
+	At      time.Time `json:"at"`               // when it was written, by the author's clock
+	Expires time.Time `json:"expires,omitzero"` // when it ends; zero for never
 }
 
 // Validate checks a rule. The error matches core.ErrInvalid and says what to change.
@@ -184,7 +184,7 @@ func (r *Rule) Validate() error {
 
 var hashes = regexp.MustCompile(`^0x[0-9a-f]{16}$`)
 
-// checkStop checks the fields of a Stop, and that rules of other kinds do not set them.
+// checkStop checks the fields of a Stop, and that other rules do not have them.
 func (r *Rule) checkStop() error {
 	switch {
 	case r.Kind != Stop && (r.Away != 0 || len(r.Sessions) > 0):
@@ -206,7 +206,7 @@ func (r *Rule) checkStop() error {
 	return nil
 }
 
-// checkResolve checks the fields of a Resolve, and that rules of other kinds do not set them.
+// checkResolve checks the fields of a Resolve, and that other rules do not have them.
 func (r *Rule) checkResolve() error {
 	switch {
 	case r.Kind != Resolve && (r.Effect != "" || r.Outcome != "" || r.Result != "" || !r.Began.IsZero() || r.Repeats != 0):
@@ -225,7 +225,7 @@ func (r *Rule) checkResolve() error {
 	return driver.CheckKey(r.Effect)
 }
 
-// checkShards checks a shard's name. If one is false, a prefix that ends in "*" is also valid.
+// checkShards checks a shard's name. Unless one is set, a prefix that ends in "*" is also valid.
 func checkShards(s string, one bool) error {
 	name, isPrefix := strings.CutSuffix(s, "*")
 	if isPrefix && one {
@@ -240,10 +240,10 @@ func checkShards(s string, one bool) error {
 	return driver.CheckShard(driver.ShardID(name))
 }
 
-// Key returns the key of the rule's item. A rule replaces an earlier rule with the same key. There
-// is at most one pin for a shard or prefix, one drain and one stop for a node, and one split or
-// merge for a hash. A shard has at most one move or resignation, and one release. An effect has at
-// most one outcome.
+// Key returns the key of the rule's item. Two rules with the same key replace each other. There is
+// at most one pin for a shard or prefix, one drain and one stop for a node, and one split or merge
+// for a hash. A shard also has at most one move or resignation and one release, and an effect one
+// outcome.
 func (r *Rule) Key() string {
 	shards := "shard/" + r.Shards
 	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
@@ -275,8 +275,8 @@ func (r *Rule) Key() string {
 // Active reports whether the rule is still in force at time now.
 func (r *Rule) Active(now time.Time) bool { return r.Expires.IsZero() || now.Before(r.Expires) }
 
-// Spent reports whether the rule has done its work or can no longer do it. This is so if the rule
-// acts on one lease but token, the shard's current token, belongs to another.
+// Spent reports whether the rule has done its work or can no longer do it. Such a rule acts on one
+// lease, but token, the shard's current token, belongs to another lease.
 func (r *Rule) Spent(token driver.Token) bool { return r.Token != 0 && r.Token != token }
 
 // Put returns the operation that writes the rule, for a commit under a lease of Shard.
@@ -296,10 +296,10 @@ func Remove(r *Rule) (driver.Op, error) {
 	return driver.Op{Kind: driver.OpDelete, Key: r.Key()}, nil
 }
 
-// Read returns the first MaxRules rules by key, including rules that have ended. It leaves out
-// records that it does not understand, such as the rules of a newer version. If Read leaves out any
-// record, it returns the other rules with an error of at most 8 KiB. If it cannot read any record,
-// the rules are nil.
+// Read returns at most MaxRules rules, by key, including rules that have ended. It leaves out
+// records that are not rules, such as those of a newer version, and all rules after the first
+// MaxRules. If it leaves out any, it returns the rules that it could read, with an error of at most
+// 8 KiB. If it cannot read any, the rules are nil.
 func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	rules := []Rule{}
 	left, notUnderstood := 0, 0
@@ -346,9 +346,8 @@ var kinds = [...]string{
 }
 
 // records passes the records that may be rules to take, in key order, and reports whether it passed
-// all of them. If there are too many, it reads the first records of each kind. Junk under the keys
-// of one kind therefore cannot hide rules of another kind. Even if the shard is full of junk, a
-// member's read is limited.
+// all. If there are too many, it reads the first of each kind. Junk under one kind's keys therefore
+// hides no rules of another kind. Even a shard full of junk costs a member only a limited read.
 func records(ctx context.Context, b driver.Backend, take func([]driver.Item)) (all bool, err error) {
 	items, err := b.List(ctx, Shard, prefix, maxRecords+1, MaxRecord)
 	if err != nil {

@@ -74,8 +74,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRead: Read returns the rules that were written. It leaves out a record that is not a rule,
-// and names the record.
+// TestRead: what was written is read; a record that is no rule is left out, and named.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -118,8 +117,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadBounded: whatever number and size of records a member with the right to write has
-// written, Read returns few rules and a short error.
+// TestReadBounded: records that a member with the right to write has put there, in any
+// number and size, give few rules and a short error.
 func TestReadBounded(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -161,8 +160,8 @@ func TestReadBounded(t *testing.T) {
 	}
 }
 
-// TestLargeJunkHidesNothing: junk records that come before all rules hide no rule. Each is as long
-// as the longest rule, and together they exceed the size of one List.
+// TestLargeJunkHidesNothing: records as long as the longest rule, before all rules and beyond the bytes of one list,
+// hide no rule.
 func TestLargeJunkHidesNothing(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -204,9 +203,8 @@ func write(t *testing.T, b core.Backend, n, batch int, op func(i int) core.Op) {
 	}
 }
 
-// TestReadBehindJunk: of 50,000 junk records, half of them under the keys of one kind, a member
-// reads only a part, and they hide no rule of another kind. The test is not parallel, because it
-// counts allocations.
+// TestReadBehindJunk: 50,000 records, half of them under the keys of one kind, cost a member a
+// part of them, and hide no rule of another kind. It is not parallel: it counts allocations.
 func TestReadBehindJunk(t *testing.T) {
 	stores := map[string]func() (core.Backend, error){
 		"memory": func() (core.Backend, error) { return memory.Open(t.Context(), memory.New(), "test", nil) },

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CheckMember validates a member's record against the limits of the store.
+// CheckMember validates a member's description of itself against the limits of the store.
 func CheckMember(m Member, l Limits) error {
 	if err := CheckSession(m.Session); err != nil {
 		return err

@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// maxDamagedText is the largest size, in bytes, of each text in a DamagedError.
+// maxDamagedText limits the bytes of each text in a DamagedError.
 const maxDamagedText = 256
 
-// DamagedError names a record in the store that cannot be read, because no release writes such
-// bytes, or because the record is longer than any valid record. Calls that need the record fail
-// with this error, and all other calls continue to work (D1). DamagedError matches ErrDamaged. See
-// Damaged.
+// DamagedError names a record in the store that cannot be read. No release writes such bytes, or
+// the record is longer than any valid record. It matches ErrDamaged. Calls that need the record
+// fail with it, and all other calls continue to work (D1). See Damaged.
 type DamagedError struct {
 	Key   string  `json:"key"`             // the key in the store's own tools; printable, at most 256 bytes
 	Shard ShardID `json:"shard,omitempty"` // the shard of the record, head or log; empty for other records
 	Why   string  `json:"why"`             // printable, at most 256 bytes
 }
 
-// Damaged returns a DamagedError for a key, which may contain any bytes. Damaged quotes text that
-// cannot be printed, truncates text that is too long, and leaves out a shard whose name is invalid.
+// Damaged returns a DamagedError for a key, which may contain any bytes. It quotes text that cannot
+// be printed, cuts text that is too long, and leaves out a shard without a valid name.
 func Damaged(key string, shard ShardID, why string) *DamagedError {
 	if CheckShard(shard) != nil {
 		shard = ""
@@ -36,7 +35,7 @@ func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
 func printable(s string) string {
 	if len(s) <= maxDamagedText && strings.IndexFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
-		return strings.Clone(s) // a copy, so that the whole record is not kept in memory
+		return strings.Clone(s) // a copy, so that it does not keep the whole record in memory
 	}
 	quoted := strconv.QuoteToASCII(s[:min(len(s), maxDamagedText)])
 	if len(quoted) > maxDamagedText {
@@ -48,8 +47,8 @@ func printable(s string) string {
 // MaxCount limits the numbers of commits and entries, so that adding to one cannot overflow.
 const MaxCount = 1 << 62
 
-// CheckHead returns the reason why no commit can have written the head h, or "" if a commit can
-// have written it. The zero Head is the head of a shard without commits. CheckHead is for backends.
+// CheckHead returns the reason why no commit can have left a stored head h, or "" if one can. The
+// zero Head belongs to a shard without commits. CheckHead is for backends.
 func CheckHead(h Head) (why string) {
 	switch {
 	case h == Head{}:

@@ -5,38 +5,37 @@
 // # The observed lease
 //
 // Stores differ in how they expire records. Tenure therefore needs only two things that all stores
-// do well: compare-and-set, and notification of changes. Core handles expiry itself. The leases are
-// those of Gray and Cheriton. Members time each other's leases as candidates do in Kubernetes, and
-// end a lease with an explicit conditional write:
+// do well: compare-and-set, and notice of a change. Core handles expiry itself. Its lease is that
+// of Gray and Cheriton. Members time it as Kubernetes candidates do, and end it with an explicit
+// conditional write:
 //
-//   - Each member has its own record, the session. Each heartbeat ([Session.Beat]) changes the
-//     record, and so renews everything that the member owns.
-//   - If a member sees no change of another member's record for that member's TTL, by its own
-//     clock, it may end the session with [Session.Evict]. Evict is a conditional delete of exactly
-//     the version that the member saw. A session id is never reused, so an absent session is
+//   - Each member has its own record, the session, which each heartbeat ([Session.Beat]) changes.
+//     One heartbeat keeps everything that the member owns.
+//   - If a member's own clock shows no change of another member's record for that member's TTL, it
+//     may end the session with [Session.Evict]. Evict is a conditional delete of exactly the
+//     version that the member saw. A session id is never reused, so an absent session is
 //     permanently dead.
 //   - Each shard has a record, its [Owner], which contains the fencing token and at most one
-//     session. The record is permanent unless the shard is a lock (R2). If no session owns the
-//     shard, or if the owner has no member record, a member takes the shard by compare-and-set. A
-//     member can also preempt the owner explicitly. In both cases, the new lease's token comes from
-//     the store's revision of the write.
-//   - Each shard also has a [Head]: the number of commits, the head of its log, and the last nonce.
-//     Every commit compares and advances the head.
+//     session. The record is permanent unless the shard is a lock (R2). A member takes the shard by
+//     compare-and-set if no session owns it, or if the owner has no member record. It can also
+//     preempt the owner explicitly. The new lease's token comes from the store's revision of that
+//     write.
+//   - Each shard also has a [Head]: the number of commits, the head of its log, and the last
+//     nonce. Every commit compares and advances it.
 //
-// Expiry does not depend on any wall clock, neither a client's nor a server's. Tenure reads the
-// store's clock in one case only: after a fork of the store's history, new tokens start from that
-// clock (I2).
+// Expiry depends on no wall clock, neither a client's nor a server's. Tenure reads the store's
+// clock in one case only: after a fork of the store's history, new tokens start from it (I2).
 //
 // # Rules
 //
-// Each rule has a permanent id (M1, A2, F1, ...) and is stated at the method that it constrains.
-// The conformance suite prints the id of a rule that a backend breaks.
+// Each rule has a permanent id (M1, A2, F1, ...), stated at the method that it constrains. The
+// conformance suite prints the id of a rule that a backend breaks.
 //
 // After a crash, the store still has every acknowledged write and everything that a read returned.
-// There is one exception: if all members run on the machine that crashed, as with SQLite, the last
-// heartbeats may be lost. The version of a lost heartbeat is never reused.
+// There is one exception. If all members run on the machine that crashed, as with SQLite, the last
+// heartbeats may be lost. A lost version is never reused.
 //
-// The rules use these terms. The store's order is the single order in which the store applies its
+// The rules use these terms: the store's order is the single order in which the store applies its
 // writes. A record is current at a point of this order. A fence is current while it names the
 // shard's latest grant. The floor is the number that all newly granted tokens exceed. Core's rules
 // (C3, S16 and others) are in internal/fsm.
@@ -55,5 +54,5 @@
 // # What it does not do
 //
 // A backend measures no time-outs, repeats no writes, logs nothing, and makes no decisions about
-// members or leases. It only returns the store's answers.
+// members or leases. It returns the store's answers.
 package driver

@@ -10,11 +10,11 @@ import (
 // The closed set of errors (rule E1). An error that matches one of these means that the call, or
 // the item that has the error, was certainly not applied, now or later. Any other error, including
 // a context's, means that the outcome is unknown: the write may have happened, or may still happen.
-// Backends wrap both the store's own error and the sentinel with %w. They do not map unknown errors
-// to a sentinel.
+// Backends wrap the store's own error and the sentinel with %w, and map unknown errors to no
+// sentinel.
 var (
-	// ErrLost is matched by every error that means that a lease is over. It is not itself in the
-	// closed set: a backend returns ErrFenced or ErrSessionLost.
+	// Every error that means that a lease is over matches ErrLost. It is not itself in the closed
+	// set: a backend returns ErrFenced or ErrSessionLost.
 	ErrLost = errors.New("lease lost")
 	// ErrFenced means the fence is not the shard's current grant. See FencedError. It matches
 	// ErrLost.
@@ -25,8 +25,7 @@ var (
 	ErrHeld = errors.New("held: the shard's record is not as the claim saw it, or its holder lives")
 	// ErrNoTarget means the session to transfer to has no record. The fence stays valid.
 	ErrNoTarget = errors.New("no target: the successor has no session record")
-	// ErrConflict means a precondition does not hold or the write's number is wrong. See
-	// ConflictError.
+	// ErrConflict means a precondition or the write's number failed. See ConflictError.
 	ErrConflict = errors.New("conflict: a precondition does not hold")
 	// ErrInvalid means a name, value or option is outside what this package allows.
 	ErrInvalid = errors.New("invalid")
@@ -49,14 +48,14 @@ var (
 	// repaired. Reads return it as well. See DamagedError.
 	ErrDamaged = errors.New("damaged: a record of the store cannot be read")
 
-	// ErrDenied means the store denies the call to this user, or its current settings forbid the
-	// call. Reasons include a missing right and a read-only server. Rule E5: whenever the store
-	// reports this, the error of a read or a write matches ErrDenied. If a write was certainly not
-	// applied, its error matches ErrRetry as well, because ErrDenied alone is not in the set.
+	// ErrDenied means the store denies the call to this user, or its present settings forbid the
+	// call. Reasons are a missing right or a read-only server. Rule E5: whenever the store reports
+	// this, the error of a read or a write matches ErrDenied. If a write was certainly not applied,
+	// its error matches ErrRetry as well, because ErrDenied alone is not in the set.
 	ErrDenied = errors.New("denied until a right or a setting of the store is changed")
 
-	// ErrTrimmed means the requested entry was trimmed. It is the only error of reads outside the
-	// set above. See TrimmedError.
+	// ErrTrimmed is the only error of reads outside the set above: the requested entry was
+	// trimmed. See TrimmedError.
 	ErrTrimmed = errors.New("trimmed: the log no longer holds that entry")
 )
 
@@ -65,8 +64,8 @@ var notApplied = [...]error{
 	ErrUnsupported, ErrStoreChanged, ErrClosed, ErrRetry, ErrDamaged,
 }
 
-// NotApplied reports whether err is in the closed set of rule E1, which means that its call or item
-// was certainly not applied. NotApplied returns false for nil.
+// NotApplied reports whether err is of the closed set of rule E1, so that its call or item was
+// certainly not applied. NotApplied returns false for nil.
 func NotApplied(err error) bool {
 	for _, s := range notApplied {
 		if errors.Is(err, s) {
@@ -80,10 +79,10 @@ func NotApplied(err error) bool {
 // failed to apply (rules E1 and S16).
 func Unknown(err error) bool { return err != nil && !NotApplied(err) }
 
-// Ended returns, for backends, the error of a context that is done, with its cause, because client
+// Ended returns, for backends, the error of a context that is done, with its cause. Client
 // libraries do not always report why a call ended. If the cause matches ErrLost or a sentinel of
-// the closed set, Ended keeps only the text of the cause. Such a cause is the reason why the caller
-// gave up, not the outcome of the call (rule E1).
+// the closed set, Ended keeps only its text. Such a cause is the reason why the caller gave up, not
+// the outcome of the call (rule E1).
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
@@ -95,7 +94,7 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// Loss is the way in which a session ended, if the store still knows.
+// Loss says how a session ended, if the store still knows.
 type Loss string
 
 // The ways in which sessions end. The zero value means unknown.
@@ -105,12 +104,11 @@ const (
 	LossClosed     Loss = "closed"     // by its member
 )
 
-// toolPrefix is the prefix of the node labels under which operators' tools join: see
-// internal/operator.
+// toolPrefix begins the node labels under which operators' tools join: see internal/operator.
 const toolPrefix = "tool."
 
-// SessionLostError is the error of a call of a session that has no record. It matches
-// ErrSessionLost and ErrLost. The call does not read the reason. An Explainer can fill in By and
+// SessionLostError is the error of a session that has no record. It matches ErrSessionLost and
+// ErrLost. The call that finds a session lost does not read the reason. Explainer fills in By and
 // Node afterwards.
 type SessionLostError struct {
 	Session SessionID
@@ -135,7 +133,7 @@ func (e *SessionLostError) Error() string {
 	return fmt.Sprintf("tenure: session %q has no record any more: it was evicted, superseded or closed", e.Session)
 }
 
-// Is reports whether target is ErrSessionLost or ErrLost.
+// Is matches ErrSessionLost and ErrLost.
 func (e *SessionLostError) Is(target error) bool {
 	return target == ErrSessionLost || target == ErrLost
 }
@@ -144,8 +142,8 @@ func (e *SessionLostError) Is(target error) bool {
 type Explainer interface {
 	// Explain is called after the session was found lost, and costs at most one read. Fields that
 	// the store does not know, or cannot report before ctx ends, stay empty. The answer is for
-	// people and decides nothing. In the step that evicts, an evictor writes its name into one of a
-	// few places, which later evictors overwrite.
+	// people and decides nothing. Evictors leave their names in a few places, in the step that
+	// evicts, and later evictors overwrite these names.
 	Explain(ctx context.Context) *SessionLostError
 }
 
@@ -155,14 +153,13 @@ type LabelLister interface {
 	Labels(ctx context.Context) ([]string, error)
 }
 
-// Historian is an optional interface of a Backend that remembers the last leases of a shard. The
-// command "tenure history" shows these leases.
+// Historian is an optional interface of a Backend that remembers the last leases of a shard, for
+// people. The command tenure history shows them.
 type Historian interface {
 	// History returns at most the last four leases of a shard, oldest first. For a lock, it returns
-	// none (R3). The write that changes the owner also stores the leases, in at most 200 bytes of
-	// the shard's record. No View contains the leases, and no decision depends on them. If a stored
-	// lease is implausible, the error matches ErrDamaged, and History returns only the newer
-	// leases.
+	// none (R3). Each change of owner writes them with the shard's record, in at most 200 bytes,
+	// without another request. No View contains them, and they decide nothing. If a stored lease is
+	// implausible, the error matches ErrDamaged, and History returns only the newer leases.
 	History(ctx context.Context, shard ShardID) ([]Grant, error)
 }
 
@@ -183,8 +180,8 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// HeldError is the error of a denied claim, with the shard's current record (rule A4). A claim also
-// returns it if Claim.Seen was stale but no session holds the shard. HeldError matches ErrHeld.
+// HeldError is the error of a denied claim, with the shard's current record (rule A4). HeldError is
+// also returned if only Claim.Seen was stale and no session holds the shard. It matches ErrHeld.
 type HeldError struct {
 	Shard ShardID
 	Owner Owner
@@ -197,12 +194,11 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("tenure: shard %q is held by session %q with token %d", e.Shard, e.Owner.Session, e.Owner.Token)
 }
 
-// Is reports whether target is ErrHeld.
+// Is matches ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// FencedError is the error of a write or transfer that was refused because of its fence. Current is
-// the shard's record, or the zero Owner if the store does not return the record. FencedError
-// matches ErrFenced and ErrLost.
+// FencedError is the error of a refused write or transfer, with the record that refused it.
+// Current is the zero Owner if the store does not return it. It matches ErrFenced and ErrLost.
 type FencedError struct {
 	Fence   Fence
 	Current Owner
@@ -213,15 +209,16 @@ func (e *FencedError) Error() string {
 		e.Fence.Shard, e.Fence.Token, e.Fence.Session, e.Current.Session, e.Current.Token)
 }
 
-// Is reports whether target is ErrFenced or ErrLost.
+// Is matches ErrFenced and ErrLost.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced || target == ErrLost }
 
-// NumberConflict is the value of ConflictError.Op if the write's number is not the next number.
+// NumberConflict is the value of ConflictError.Op if the write's number was refused because it is
+// not the next one.
 const NumberConflict = -1
 
 // ConflictError is the error of a write that was refused although its fence is current. Op is the
 // index of the first operation whose precondition failed, or NumberConflict. Head is the shard's
-// current head. ConflictError matches ErrConflict.
+// current head. It matches ErrConflict.
 type ConflictError struct {
 	Shard ShardID
 	Op    int
@@ -235,11 +232,11 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the precondition of operation %d does not hold", e.Shard, e.Op)
 }
 
-// Is reports whether target is ErrConflict.
+// Is matches ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // TrimmedError is the error of a read of the log below its oldest entry (rule L3). Oldest is the
-// first entry that can be read, or Head.Seq+1 if none is left. TrimmedError matches ErrTrimmed.
+// first entry that can be read, or Head.Seq+1 if none is left. It matches ErrTrimmed.
 type TrimmedError struct {
 	Shard  ShardID
 	Oldest Seq
@@ -249,5 +246,5 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the log begins at entry %d; restore a snapshot and read on from there", e.Shard, e.Oldest)
 }
 
-// Is reports whether target is ErrTrimmed.
+// Is matches ErrTrimmed.
 func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }

@@ -10,11 +10,11 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"` // what to change; empty if nothing
 }
 
-// Examiner is an optional interface of a Backend that can report more about its store, for
-// operators, than Open checks. The command "tenure doctor" shows the findings.
+// Examiner is an optional interface of a Backend that can report more about its store than
+// opening checks, for operators. The command tenure doctor shows it.
 type Examiner interface {
 	// Examine only reads. It reports settings with which a crash could lose acknowledged writes,
-	// the rights that this user has and lacks, and the server's clock. It leaves out anything that
+	// this user's rights and missing rights, and the server's clock. It leaves out anything that
 	// the user may not read. The findings are for people, and differ from version to version.
 	Examine(ctx context.Context) ([]Finding, error)
 }

@@ -17,8 +17,8 @@ const (
 	MaxMetaBytes      = 2048
 )
 
-// MaxListBytes is the largest total size of the values that List returns if it has both a limit and
-// a largest size.
+// MaxListBytes limits the total bytes of the values of one List that has a limit and a largest
+// value.
 const MaxListBytes = 16 << 20
 
 // MaxIdleLabels is the number of node labels without a live member whose records a namespace keeps
@@ -32,8 +32,8 @@ func Reserved(name string) bool { return strings.HasPrefix(name, "_") }
 // removed when the lock is free (rule R2).
 const LockPrefix = "_lock."
 
-// MaxFreeLocks is the largest number of records of free locks without a head that a namespace keeps
-// for each process that released locks (rule R2).
+// MaxFreeLocks limits the records of free locks without a head that a namespace keeps for each
+// process that released locks (rule R2).
 const MaxFreeLocks = 2048
 
 // IsLock reports whether the shard is a lock (rule R2).
@@ -42,7 +42,7 @@ func IsLock(s ShardID) bool { return strings.HasPrefix(string(s), LockPrefix) }
 // CheckShard validates a shard's name: [A-Za-z0-9_][A-Za-z0-9._-]{0,127}. The
 // error matches ErrInvalid and says what to change.
 func CheckShard(s ShardID) error {
-	if IsLock(s) { // an error counts the bytes of the lock's name as the caller wrote it
+	if IsLock(s) { // an error counts bytes of the lock's name, as the caller wrote it
 		return checkPart("lock", string(s), len(LockPrefix), MaxNameLen)
 	}
 	return checkName("shard", string(s), MaxNameLen)
@@ -116,7 +116,7 @@ func CheckPrefix(prefix string) error {
 
 func checkName(what, s string, limit int) error { return checkPart(what, s, 0, limit) }
 
-// checkPart is like checkName, but its errors do not show the first out bytes of s.
+// checkPart is like checkName, but its errors leave out the first out bytes of s.
 func checkPart(what, s string, out, limit int) error {
 	if s == "" {
 		return invalid("%s is empty: give it a name of letters, digits, %q, %q and %q", what, "_", "-", ".")
@@ -138,7 +138,7 @@ func checkPart(what, s string, out, limit int) error {
 	return nil
 }
 
-// quote returns at most 40 bytes of a name from outside, quoted.
+// quote returns at most 40 bytes of an outside name, quoted.
 func quote(s string) string {
 	if len(s) > 40 {
 		return fmt.Sprintf("%q...", s[:40])

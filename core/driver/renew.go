@@ -14,9 +14,9 @@ import (
 type TLSReader func() (*tls.Config, error)
 
 // Renewed returns a TLSReader for files that may be replaced, and the first configuration. While
-// the files cannot be read, for example during a replacement, the reader returns the last
-// configuration until its client certificate expires. Renewed records in cert when the certificate
-// expires.
+// the files cannot be read, for example during a replacement, the reader returns the newest
+// configuration until its client certificate has expired. Renewed records the certificate's end in
+// cert.
 func (read TLSReader) Renewed(cert *Certificate) (TLSReader, *tls.Config, error) {
 	first, err := read()
 	if err != nil {
@@ -67,7 +67,7 @@ func (read TLSReader) Dial(dial Dialer) Dialer {
 }
 
 // Certificate holds the time when a backend's client certificate expires. It is safe for concurrent
-// use. A nil Certificate never expires.
+// use. A nil Certificate has no end.
 type Certificate struct{ end atomic.Pointer[time.Time] }
 
 // Note records and returns when the client's certificate expires, or the zero time if there is no

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// The size limits of a credential file and of certificate files, in bytes. The bundle of
-// authorities of a machine has about 220 KiB.
+// Size limits of a credential file and of certificate files, in bytes. A machine's bundle of
+// authorities has about 220 KiB.
 const (
 	maxSecret = 64 << 10
 	maxPEM    = 1 << 20
 )
 
 // Secret is a string for the credentials in a backend's settings. It prints as xxxxx in every
-// format. To use it, convert it to a string. Do not put a Secret in an unexported field, because
+// format. To use it, convert it to a string. It is not hidden in an unexported field, because
 // package fmt prints such a field without calling its methods.
 type Secret string
 
@@ -38,23 +38,23 @@ func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String(
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // ReadSecret reads a credential from a regular file of at most 64 KiB, without the line breaks at
-// its end. It refuses a FIFO or a device, because reading one could block. Its errors do not name
-// the file, because the name in a setting may be the credential itself.
+// its end. It refuses a FIFO or a device, which could block it. Its errors do not name the file,
+// because the name in a setting may be the credential itself.
 func ReadSecret(path string) (string, error) {
 	text, err := readRegular(path, maxSecret)
 	return strings.TrimRight(string(text), "\r\n"), err
 }
 
 // TLSFiles are the settings of a backend's TLS connections. They name PEM files of at most 1 MiB,
-// which Config reads in the same way as ReadSecret reads its file.
+// which Config reads as ReadSecret reads its file.
 type TLSFiles struct {
 	CA         string // trusted authorities; empty for those of the machine
 	Cert, Key  string // the client's certificate; both empty for none
 	ServerName string // expected in the server's certificate; empty for the host's name
 }
 
-// Config reads the files. An error begins with the name of the invalid setting: ca_file, cert_file
-// or key_file. It does not name the file.
+// Config reads the files. An error begins with the name of the wrong setting, ca_file, cert_file or
+// key_file. It does not name the file.
 func (t TLSFiles) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	read := func(setting, path string) ([]byte, error) {
@@ -93,7 +93,7 @@ func (t TLSFiles) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// readRegular reads a regular file of at most most bytes.
+// readRegular reads a regular file of up to most bytes.
 func readRegular(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {

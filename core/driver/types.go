@@ -5,21 +5,21 @@ import (
 )
 
 // PingShard is the shard of a ping. If no heartbeat is answered in time, core reads item "0" of
-// this shard, which no caller ever writes. From then on, core sends heartbeats only while such
-// reads are answered. Core makes up to nine of these reads at a time. A Get of this item does not
-// wait for any other call (E4).
+// this shard, which is never written. From then on, core sends heartbeats only while such reads are
+// answered. It makes up to nine of these reads at a time. A Get of the item waits for no other call
+// (E4).
 const PingShard ShardID = "_read"
 
 // ShardID names a shard, the unit of leadership. See CheckShard.
 type ShardID string
 
-// SessionID is the random id of one member's session. Core chooses the id and uses it for only one
+// SessionID is the random id of one member's session. Core chooses it and uses it for only one
 // attempt to join (rule C3). The zero value means no session.
 type SessionID string
 
 // Token is the fencing token. It is positive, and increases with every new lease of a shard (rule
-// A2). Compare tokens only within one shard, and pass a token together with its shard's name. Zero
-// is never a token.
+// A2). Compare tokens only within one shard; a token therefore travels together with its shard's
+// name. Zero is never issued.
 type Token int64
 
 // Version is a version of a stored record, positive for a record that exists. Compare an item's
@@ -70,7 +70,7 @@ type Owner struct {
 type Head struct {
 	Number WriteNo `json:"number"`           // number of commits; the next write has Number+1
 	Seq    Seq     `json:"seq"`              // last entry of the log; 0 if there never was one
-	Oldest Seq     `json:"oldest,omitempty"` // the first entry that can still be read, or Seq+1 if none is left
+	Oldest Seq     `json:"oldest,omitempty"` // first entry that can still be read; Seq+1 if none is left
 	Nonce  Nonce   `json:"nonce,omitempty"`  // of the last commit
 	Token  Token   `json:"token,omitempty"`  // of the lease that made the last commit
 }
@@ -91,7 +91,7 @@ type Member struct {
 type MemberState struct {
 	Priority int32             `json:"priority"`           // higher claims first
 	Weight   int32             `json:"weight"`             // capacity; relative, at least 0
-	Meta     map[string]string `json:"meta,omitempty"`     // small values such as an address
+	Meta     map[string]string `json:"meta,omitempty"`     // small values, such as an address
 	Draining bool              `json:"draining,omitempty"` // for assigners: the member should have no work
 	// Update numbers the states of one session. A session may join with any number.
 	Update UpdateNo `json:"update,omitempty"`
@@ -132,12 +132,12 @@ type Transfer struct {
 	To    SessionID
 }
 
-// Suspect is a session to evict, with the version that its record last had. It is the Beat that
-// Observe reported.
+// Suspect is a session to evict, with the version of its record that was last seen. It is the same
+// Beat that Observe reported.
 type Suspect = Beat
 
-// AcquireResult is the outcome of one Claim or Transfer. If Err is nil, Fence is the new lease and
-// Head is the shard's head as the new owner finds it. No earlier lease can change this head.
+// AcquireResult is the outcome of one Claim or Transfer. If Err is nil, Fence is the new lease
+// and Head is the shard's head as the new owner finds it. No earlier lease can change it.
 type AcquireResult struct {
 	Fence Fence
 	Head  Head
@@ -145,7 +145,7 @@ type AcquireResult struct {
 }
 
 // EvictResult is the outcome of one Suspect. Evicted reports whether this call removed the record.
-// If it did not, and Err is nil, Current is the record's current version, or 0 if there is no
+// If it did not, and Err is nil, Current is the record's present version, or 0 if there is no
 // record.
 type EvictResult struct {
 	Evicted bool
@@ -154,7 +154,7 @@ type EvictResult struct {
 }
 
 // Grant is one lease of a shard in the history that the store keeps for people. The times are whole
-// seconds on the writers' wall clocks. They are only for information, and may be out of order.
+// seconds on the writers' wall clocks. They decide nothing, and may be out of order.
 type Grant struct {
 	Node  string    `json:"node"`           // node label; if longer than 23 bytes, "~" and its last 22; empty if unknown
 	Since time.Time `json:"since,omitzero"` // zero if unknown
@@ -210,8 +210,8 @@ type Op struct {
 }
 
 // Write is one fenced, atomic commit under one shard. Number is the number that the commit will
-// have: the number of the head plus one. The backend must not keep Ops or its byte slices after the
-// call has returned.
+// have: the head's plus one. The backend must not keep Ops or its byte slices after the call has
+// returned.
 type Write struct {
 	Fence  Fence
 	Number WriteNo
@@ -220,9 +220,9 @@ type Write struct {
 }
 
 // CommitResult is the outcome of one Write. If Err is nil, Head is the shard's head after it.
-// Versions contains one element for each Op: the version that a Put gave its item, or 0 for an Op
-// of another kind. It is nil if the write has no Put. If the write appended entries, the last has
-// the number Head.Seq, and the others precede it.
+// Versions contains, for each Op, the version that a Put gave its item, and 0 for other kinds. It
+// is nil if the write has no Put. If the write appended entries, the last has number Head.Seq, and
+// the others precede it.
 type CommitResult struct {
 	Head     Head
 	Versions []Version
@@ -246,9 +246,9 @@ type Entry struct {
 	Payload []byte
 }
 
-// LogPage is a contiguous part of one shard's log, and the shard's head. The head includes every
-// commit acknowledged before the call. For a shard without a record, the page is empty and has the
-// zero Head.
+// LogPage is a contiguous part of one shard's log, and the shard's head, no older than any commit
+// acknowledged before the call. For a shard without a record, the page is empty and has the zero
+// Head.
 type LogPage struct {
 	Entries []Entry
 	Head    Head
@@ -277,17 +277,16 @@ type ObserveQuery struct {
 }
 
 // ShardState is a shard's name and record. If Head is not nil, it is the shard's head at the grant
-// of the lease that Owner names, or after a later commit under this lease. Head is nil if reading
-// it would cost the store another read, if no session holds the shard, or if the head is damaged
-// (O1).
+// of the lease that Owner names, or after a later commit under this lease. Head is nil if it would
+// cost the store a read, if no session holds the shard, or if the head is damaged (O1).
 type ShardState struct {
 	Shard ShardID
 	Owner Owner
 	Head  *Head
 }
 
-// View is one page of changes of a namespace. With Reset, a View is the full state: a shard or
-// member that it does not list does not exist.
+// View is one page of changes of a namespace. With Reset, it is the full state: anything that it
+// does not list does not exist.
 type View struct {
 	Cursor Cursor
 	Reset  bool
@@ -296,19 +295,19 @@ type View struct {
 	// appear only in Gone, or in neither list.
 	Members []Member
 	Gone    []SessionID
-	// Beats lists the requested sessions whose version is newer than the version in the query. An
-	// older version is no sign of life. A session without a record is not listed.
+	// Beats lists the requested sessions whose version is newer than in the query; an older version
+	// is no sign of life. A session without a record is not listed.
 	Beats []Beat
 	// Shards lists the shards whose record changed since the cursor (with Reset, all shards).
 	Shards []ShardState
-	// Damaged names up to 64 records of shards and members that cannot be read (D1): those found
-	// since the cursor or, with Reset, all.
+	// Damaged names records of shards and members that cannot be read (D1), up to 64:
+	// those found since the cursor, or all with Reset.
 	Damaged []*DamagedError
 	// Floor is set with Reset only. It is the value to which the namespace's tokens were last
 	// raised, by a failover that may have lost grants, or by an operator. Tokens granted before are
-	// at most Floor, and later tokens are above it (I2). A shard that the view does not list is
-	// free: a claim of it matches if Seen is the zero Owner or Owner{Token: Floor}. Floor is 0 if
-	// tokens were never raised, or if the backend learns of a raise only when it is opened again.
+	// at most Floor, and later tokens are above it (I2). A shard that is not listed is free: a
+	// claim to it matches with the zero Owner, and with Owner{Token: Floor}. Floor is 0 if tokens
+	// were never raised, or if the backend learns of a raise only when it is opened again.
 	Floor Token
 }
 
@@ -317,24 +316,23 @@ type Limits struct {
 	// BatchItems is the number of items of Acquire, Transfer, Release, Commit or Evict in one round
 	// trip. Calls may contain more items: the backend splits them.
 	BatchItems int
-	// CommitCalls is the number of concurrent calls of Commit from which one process gains. More
-	// calls would not make its commits faster. Core makes at most this many calls at a time, unless
-	// some take long. 0 counts as 1.
+	// CommitCalls is the number of concurrent calls of Commit beyond which one process's commits
+	// are no faster. Core makes at most this number of calls, unless some take long. 0 counts as 1.
 	CommitCalls int
 	// WriteOps and WriteBytes limit one Write: its operations, and the sum of the lengths of its
 	// keys and values. A larger Write fails with ErrTooLarge before anything is sent.
 	WriteOps   int
 	WriteBytes int
-	// PollPeriod is how late a change may be reported while changes are expected, if the store is
-	// polled. It is 0 if the store pushes changes.
+	// If the store is polled, PollPeriod is how late a change may be reported while changes are
+	// expected. It is 0 if the store pushes.
 	PollPeriod time.Duration
 	// IdlePollPeriod is how late the first change after a quiet time, or a change whose
 	// notification was lost, may be reported. It is 0 if PollPeriod applies.
 	IdlePollPeriod time.Duration
-	// MinTTL is the shortest Member.TTL that works on this store, according to measurements.
+	// MinTTL is the shortest Member.TTL that measurements showed to work on this store.
 	MinTTL time.Duration
-	// RecordsStay reports whether the store can never remove a shard's record. If so, a free lock
-	// keeps its record, which is an exception to rule R2.
+	// RecordsStay reports whether a shard's record can never be removed, so that each name of a
+	// free lock keeps its record. This is an exception to rule R2.
 	RecordsStay bool
 }
 
@@ -344,8 +342,8 @@ type Info struct {
 	Namespace string
 	StoreID   string // the namespace's identity (rule I1)
 	Limits    Limits
-	// Rollback describes what the store may have lost, if Open found that the store's history
-	// differs from the recorded one. It is empty if nothing was lost, or if the store does not
-	// report losses.
+	// Rollback describes what the store may have lost, if opening it found and recorded that its
+	// history differs from the recorded one. It is empty if nothing was lost, or if the store does
+	// not report a loss.
 	Rollback string
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// TestMovesOfADeploy makes the assigner plan a rolling deploy of 3 members with 12 shards. The
-// assigner has to give each new member its share immediately, because it does not know which member
-// leaves next. In a frozen namespace, a new member gets exactly what the next leaving member gives
-// up, so each shard moves once, which is the minimum.
+// TestMovesOfADeploy has the assigner plan a rolling deploy of 3 members with 12 shards. It has to even
+// out each new member at once, because it does not know who leaves next. In a frozen namespace a new
+// member gets just what the next leaver gives up: once each shard, which is the least.
 func TestMovesOfADeploy(t *testing.T) {
 	t.Parallel()
 	for frozen, want := range map[bool]struct{ all, most int }{false: {18, 2}, true: {12, 1}} {

@@ -36,11 +36,10 @@ const (
 	memberVariable = "TENURE_TEST_MEMBER" // NODE:PATH makes the test binary a member
 	shards         = "orders-00..11"
 	numShards      = 12
-	// No member's trust lapses while the disk hangs for some seconds, because nothing here waits
-	// for a TTL.
+	// Nobody's trust lapses while the disk hangs for some seconds: nothing here waits for a TTL.
 	ttl = time.Minute
-	// A leaving member that gets no plan within four intervals picks its successors itself, and the
-	// next plan may move these shards again.
+	// A leaver that gets no plan within four intervals picks its successors itself, and the next
+	// plan may move these shards again.
 	interval = 2 * time.Second
 )
 
@@ -55,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runMember is the process of a pod. It serves its shards and the probes until SIGTERM.
+// runMember is a pod's process: it serves its shards and the probes until SIGTERM.
 func runMember(node, path string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -65,15 +64,11 @@ func runMember(node, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	e, err := core.NewElector(b, &core.Options{Node: node, TTL: ttl, LameDuck: 300 * time.Millisecond, LockDir: "none",
-		Supersede: true, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnEvent: func(e core.Event) {
-			switch e.Kind {
-			case core.LeaseGranted:
-				fmt.Printf("granted %s %d %q\n", e.Fence.Shard, e.Fence.Token, e.Session)
-			case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
-				fmt.Printf("settled %s %d %q\n", e.Fence.Shard, e.Fence.Token, e.Kind)
-			default: // not of interest
-			}
-		}}})
+		Supersede: true, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
+			OnGrant: func(l core.LeaseEvent) { fmt.Printf("granted %s %d %q\n", l.Fence.Shard, l.Fence.Token, l.Former) },
+			OnSettled: func(l core.Settled) {
+				fmt.Printf("settled %s %d %q\n", l.Fence.Shard, l.Fence.Token, l.Outcome)
+			}}})
 	if err != nil {
 		return err
 	}
@@ -100,7 +95,7 @@ func runMember(node, path string) (err error) {
 	return err
 }
 
-// serveShard is the load. It appends entries for as long as it may, and writes which were
+// serveShard is the load: it appends entries for as long as it may, and writes which were
 // acknowledged.
 func serveShard(ctx context.Context, l *core.Lease) error {
 	for ctx.Err() == nil {
@@ -117,22 +112,22 @@ func serveShard(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// An ack is an entry that was acknowledged to a member.
+// An ack is an entry that a member was told is written.
 type ack struct {
 	shard string
 	seq   core.Seq
 	token core.Token
 }
 
-// A lease is a lease as a member saw it.
+// A lease is what a member was told of one.
 type lease struct {
 	token   core.Token
-	owner   string         // the pod's name
-	former  string         // the session that it was taken over from
-	outcome core.EventKind // empty until it is over
+	owner   string            // the pod's name
+	former  string            // the session that it was taken over from
+	outcome core.LeaseOutcome // empty until it is over
 }
 
-// rollout acts as a Deployment. Its pods are processes.
+// rollout is a Deployment whose pods are processes.
 type rollout struct {
 	*testing.T
 	path string
@@ -188,7 +183,7 @@ func (r *rollout) startAs(name string) {
 	r.becomes(p.name+" ready", func() bool { return p.probe("/readyz") == http.StatusOK })
 }
 
-// hear records the output of a pod.
+// hear notes what a pod prints.
 func (r *rollout) hear(pod, line string) {
 	var what, shard, rest string
 	var number int64
@@ -209,13 +204,13 @@ func (r *rollout) hear(pod, line string) {
 	case "settled":
 		for _, l := range r.leases[shard] {
 			if l.token == core.Token(number) {
-				l.outcome = core.EventKind(text)
+				l.outcome = core.LeaseOutcome(text)
 			}
 		}
 	}
 }
 
-// probe makes the request of the kubelet's probe.
+// probe is what the kubelet does.
 func (p *pod) probe(path string) int {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.address + path)
@@ -232,7 +227,7 @@ func (r *rollout) becomes(what string, cond func() bool) {
 	ample.Wait(r, what, cond)
 }
 
-// allServed waits until every shard has an entry that is acknowledged from now on.
+// allServed waits for an entry of every shard that is acknowledged from now on.
 func (r *rollout) allServed() {
 	r.Helper()
 	r.mu.Lock()
@@ -269,7 +264,7 @@ func (r *rollout) shared() (tokens map[string]core.Token) {
 	return tokens
 }
 
-// end ends the oldest pod with a signal, and returns its exit code.
+// end ends the oldest pod, by a signal, and returns its exit code.
 func (r *rollout) end(s syscall.Signal) int {
 	r.Helper()
 	p := r.pods[0]
@@ -290,8 +285,8 @@ func (r *rollout) end(s syscall.Signal) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// from returns the leases of each shard that have at least the given token. It first waits until
-// done returns true for each shard's leases.
+// from returns the leases of each shard from a token on. Before it returns, it waits until done holds
+// for each shard's.
 func (r *rollout) from(tokens map[string]core.Token, what string, done func([]*lease) bool) (leases map[string][]*lease) {
 	r.Helper()
 	r.becomes(what, func() bool {
@@ -310,14 +305,14 @@ func (r *rollout) from(tokens map[string]core.Token, what string, done func([]*l
 	return leases
 }
 
-// TestRollingDeploy replaces three members one by one under load, as the Deployment does. A new
-// member has its share before an old one is asked to leave. Each shard passes from owner to owner
-// in one write, and no acknowledged entry is lost. In the control, a member is killed, and its
+// TestRollingDeploy replaces three members one by one under load, as the Deployment does: a new one
+// has its share before an old one is asked to leave. Each shard passes from owner to owner in one
+// write, and nothing that was acknowledged is lost. A member that is killed is the control: its
 // shards are taken over.
 //
-// The number of moves is the minimum for an assigner that does not know which member leaves next.
-// Each new member gets a quarter of the shards, and each old member gives up a quarter when it
-// leaves. So a shard moves at most twice.
+// The moves are the fewest for an assigner that does not know who leaves next. Each new member
+// gets a quarter of the shards, and each old one gives up a quarter when it leaves. So a shard moves
+// twice at most.
 func TestRollingDeploy(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -390,7 +385,7 @@ func TestRollingDeploy(t *testing.T) {
 	r.complete()
 }
 
-// complete compares the logs with the acknowledged entries.
+// complete compares the logs with what was acknowledged.
 func (r *rollout) complete() {
 	r.Helper()
 	b, err := sqlite.Open(r.Context(), r.path, "orders", nil)

@@ -42,7 +42,7 @@ func rules(t *testing.T) []rule {
 	return all
 }
 
-// promtool comes from Debian's package prometheus.
+// promtool is Debian's, in the package prometheus.
 func promtool(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -69,7 +69,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Each alert has unit tests in which it is quiet, fires and clears, in that order. It also has an
+// Each alert has unit tests in which it is quiet, fires and clears, in that order, and an
 // entry in docs/operations.md.
 func TestAlertsAreTestedAndDocumented(t *testing.T) {
 	t.Parallel()
@@ -126,8 +126,8 @@ func TestAlertsAreTestedAndDocumented(t *testing.T) {
 	}
 }
 
-// The rules, the dashboard and the page name only metrics of tenureprom, and series that rules
-// record. The dashboard shows every metric, except metrics per shard and constants.
+// Rules, dashboard and page name only metrics that tenureprom has and series that rules
+// record; the dashboard shows every metric that is not per shard or a constant.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	exists := make(map[string]bool)

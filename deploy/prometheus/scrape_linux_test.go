@@ -40,7 +40,7 @@ const (
 	demonstration = "demonstration" // its job
 )
 
-// plant is one namespace. It is a job of Prometheus, with members on a store in memory.
+// plant is one namespace: a job of Prometheus, with members on an in-memory store.
 type plant struct {
 	*testing.T
 	name    string
@@ -65,7 +65,7 @@ type member struct {
 	leases  chan *core.Lease
 }
 
-// add makes a member that Prometheus scrapes. The method start makes it take part.
+// add makes a member that Prometheus scrapes; start has it take part.
 func (p *plant) add(node string, supersede bool) *member {
 	p.Helper()
 	m := &member{
@@ -110,7 +110,7 @@ func (m *member) serve(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// kill ends the member as SIGKILL does, so that neither the store nor Prometheus is informed.
+// kill ends the member as SIGKILL does: no word reaches the store or Prometheus.
 func (m *member) kill() {
 	m.link.Cut()
 	m.stop()
@@ -132,7 +132,7 @@ func (p *plant) eventually(what string, cond func() bool) {
 	ample.Wait(p, "it is not so: "+what, cond)
 }
 
-// while repeats an action until the returned function is called.
+// while does something again and again until the returned function is called.
 func (p *plant) while(every time.Duration, do func()) (enough func()) {
 	stop := make(chan struct{})
 	var all sync.WaitGroup
@@ -149,7 +149,7 @@ func (p *plant) while(every time.Duration, do func()) (enough func()) {
 	return func() { close(stop); all.Wait() }
 }
 
-// plants has, for each alert, the members and the events.
+// plants say, for each alert, who there is, and what happens.
 func plants() map[string]func(p *plant) (play func()) {
 	return map[string]func(p *plant) func(){
 		"TenureShardsUnowned":    (*plant).shardsUnowned,
@@ -195,7 +195,7 @@ func (p *plant) shardsUnowned() func() {
 	}
 }
 
-// shardQuarantined makes an owner die once, which is enough here.
+// shardQuarantined has an owner die once, which is enough here.
 func (p *plant) shardQuarantined() func() {
 	a, b := p.add("a", false), p.add("b", false)
 	return func() {
@@ -363,7 +363,7 @@ func (p *plant) followerBehind() func() {
 			return nil
 		}
 		t, err := follower.NewTailer(a.backend, &follower.Options{
-			OnEvent: a.m.FollowerEvent, BackoffMax: 100 * time.Millisecond,
+			Hooks: a.m.FollowerHooks(), BackoffMax: 100 * time.Millisecond,
 			BackoffMin: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			err = t.Follow("projection", follower.Memory(apply, nil), "eu")
@@ -385,8 +385,7 @@ func (p *plant) followerBehind() func() {
 	}
 }
 
-// effectWaits makes an effect that is in doubt. Resolve reports the doubt, until it reports that
-// the effect is done.
+// effectWaits has an effect in doubt of which Resolve says this, until it says that the effect is done.
 func (p *plant) effectWaits(alert string, says effect.Decision, fails error) func() {
 	a := p.add("a", false)
 	stats := &effect.Stats{}
@@ -456,7 +455,7 @@ func (p *plant) recordsDamaged() func() {
 	}
 }
 
-// sound makes a cluster without a fault.
+// sound is a cluster without a fault.
 func (p *plant) sound() func() {
 	a, b := p.add("a", false), p.add("b", false)
 	return func() {
@@ -481,9 +480,8 @@ func (p *plant) outage(alert string) func() {
 	}
 }
 
-// promtoolOnly lists the alerts that only promtool tests. The store in memory does not fail over
-// and requires no certificate, and 65,536 events require a hook that hangs for longer than a test
-// may take.
+// promtoolOnly are the alerts that only promtool tests: the in-memory store does not fail
+// over and asks for no certificate, and 65,536 events take a hook that hangs for longer than a test may take.
 func promtoolOnly() []string {
 	return []string{"TenureStoreLostWrites", "TenureCertificateEnds", "TenureHookEventsDropped"}
 }
@@ -498,10 +496,9 @@ func TestEveryAlertHasItsFault(t *testing.T) {
 	}
 }
 
-// TestScrape lets a real Prometheus scrape the members of a namespace for each alert. It checks
-// that the alert fires during its fault, and clears afterwards. The windows and waits of the rules
-// are shortened to seconds, and a count is reduced to the writes of that time. The expressions are
-// the deployed ones.
+// TestScrape has a real Prometheus scrape members of a namespace for each alert, and sees
+// the alert fire in its fault, and clear when that is over. Windows and waits of the
+// rules are shortened to seconds, and a count to the writes of that time; the expressions are those that are deployed.
 func TestScrape(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -620,7 +617,7 @@ func (s *scraper) run(t *testing.T, binary, jobs string) {
 	})
 }
 
-// freeAddress returns an address on which nothing listens.
+// freeAddress is one on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -631,8 +628,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// scrapes reports whether all targets were scraped. A fault that ended before the first scrape
-// would leave no trace.
+// scrapes reports whether all targets were scraped: a fault that was over before would
+// leave no trace.
 func (s *scraper) scrapes(t *testing.T) bool {
 	t.Helper()
 	var body struct {
@@ -661,7 +658,7 @@ func (s *scraper) get(t *testing.T, path string, into any) {
 	}
 }
 
-// firing returns the alerts of a job that currently fire.
+// firing are the alerts of a job that fire.
 func (s *scraper) firing(t *testing.T, job string) []string {
 	t.Helper()
 	var body struct {

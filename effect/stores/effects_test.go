@@ -89,7 +89,7 @@ func (p *payer) options(l *core.Lease) *effect.Options {
 		case n == 1:
 			return effect.Decision{State: effect.Done, Result: []byte("receipt of " + e.ID)}, nil
 		case n == 0 && p.Mode == fenced:
-			return effect.Decision{State: effect.Repeat}, nil // requests that still arrive have a lower token
+			return effect.Decision{State: effect.Repeat}, nil // what still comes has a lower token
 		default:
 			return effect.Decision{Reason: fmt.Sprintf("charged %d times as yet", n)}, nil
 		}
@@ -97,7 +97,7 @@ func (p *payer) options(l *core.Lease) *effect.Options {
 	return o
 }
 
-// ask sends a request. If there is no answer, the status is 0.
+// ask sends a request. Without an answer the status is 0.
 func (p *payer) ask(ctx context.Context, path, id string, l *core.Lease) (text string, status int, err error) {
 	q := url.Values{"id": {id}, "token": {fmt.Sprint(l.Token())}, "pid": {strconv.Itoa(os.Getpid())}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Provider+path+"?"+q.Encode(), nil)
@@ -193,7 +193,7 @@ func (p *payer) pay(ctx context.Context, ledger *effect.Ledger, l *core.Lease, i
 type work struct {
 	mu   sync.Mutex
 	next int
-	low  int // all effects below it have ended
+	low  int // all below have ended
 	done map[int]bool
 	said int
 }
@@ -208,7 +208,7 @@ func (w *work) take(all int) int {
 	return w.next - 1
 }
 
-// end returns where a later leader begins if it is time to write that, and -1 otherwise.
+// end returns where a later leader begins if it is time to write that, otherwise -1.
 func (w *work) end(i int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +237,8 @@ func (f *chaos) start() {
 }
 
 // TestEffects makes effects while leaders are killed and stopped, and the store is stopped. With
-// idempotency keys or tokens, each effect is charged once. With neither, every effect that is
-// charged twice or has an unknown outcome is listed.
+// idempotency keys, or tokens, each is charged once. With neither, every effect that is charged
+// twice or has an unknown outcome is listed.
 func TestEffects(t *testing.T) {
 	for i, at := range fleet.Places() {
 		t.Run(at.Name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// disturb strikes the leader during its work, for the k-th time after k parts of the work.
+// disturb strikes the leader during its work: the k-th time after k parts of it.
 func (f *chaos) disturb(b core.Backend, strikes int) {
 	for k := range strikes {
 		part := f.effects / strikes
@@ -306,7 +306,7 @@ func (f *chaos) disturb(b core.Backend, strikes int) {
 }
 
 // await waits until n ids were charged, or all were tried, and returns the leading process. Each
-// strike may leave as many ids uncharged as are in progress at the same time.
+// strike may leave as many uncharged as are in progress at once.
 func (f *chaos) await(b core.Backend, ids int) (leader int) {
 	n, i, before := 0, 0, -1
 	for { // as long as effects are made
@@ -387,8 +387,7 @@ func (f *chaos) check(b core.Backend) {
 		f.p.lostRequests.Load(), f.p.lostReplies.Load(), f.p.busy.Load(), f.p.refused.Load())
 }
 
-// TestCalls counts the calls that 64 concurrent effects cost, with a provider that takes from 0 to
-// 20 ms.
+// TestCalls counts what effects cost, 64 at once, with a provider that takes from none to 20 ms.
 func TestCalls(t *testing.T) {
 	for _, took := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
 		t.Run(took.String(), func(t *testing.T) {
@@ -437,7 +436,7 @@ func TestCalls(t *testing.T) {
 			t.Logf("%.3f calls an effect, of %.2f operations in all", float64(calls.Load())/n, float64(ops.Load())/n)
 			most := int64(n / 10)
 			if took > 5*time.Millisecond {
-				most = n / 5 // they arrive more slowly than a fast store commits
+				most = n / 5 // they come slower than a fast store commits
 			}
 			if ops.Load() != 5*n || calls.Load() > most {
 				t.Errorf("%d effects cost %d calls of %d operations", n, calls.Load(), ops.Load())

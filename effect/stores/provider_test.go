@@ -17,8 +17,8 @@ type mode string
 
 const (
 	keyed  mode = "keys"   // one charge for each idempotency key
-	plain  mode = "plain"  // a charge for each request; it reports what it knows about a key
-	fenced mode = "tokens" // as plain, but it refuses requests and questions with lower tokens
+	plain  mode = "plain"  // a charge for each request; it tells what it knows of a key
+	fenced mode = "tokens" // as plain, and it refuses lower tokens, also those of questions
 )
 
 // provider is the other side: it charges, and loses requests and replies.

@@ -51,7 +51,7 @@ func broker(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// TestConsumer: members come and go while deposits arrive, and each deposit is booked once.
+// TestConsumer: members come and go while deposits arrive, and each is booked once.
 func TestConsumer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ample.Time)
 	defer cancel()
@@ -154,8 +154,7 @@ func TestConsumer(t *testing.T) {
 	c.RequireStop()
 }
 
-// TestServe: a server that ends by itself, or that cannot be stopped in an orderly way, counts as
-// failed.
+// TestServe: a server that ends by itself, or cannot be stopped in order, has failed.
 func TestServe(t *testing.T) {
 	ends := func(code int) fx.Option {
 		return fx.Invoke(func(lc fx.Lifecycle, sd fx.Shutdowner) {
@@ -175,7 +174,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestShards: the configuration has the shards to which accounts belong.
+// TestShards: the shards of the configuration are those that accounts belong to.
 func TestShards(t *testing.T) {
 	c, err := load("x.db", "a")
 	if err != nil {

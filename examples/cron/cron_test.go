@@ -30,8 +30,8 @@ var pool servers.Pool
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
-// parts has the backends' parts of the configuration, by name. The file contains all of them, and
-// one value chooses.
+// parts are the backends' parts of the configuration, by name. All of them are in
+// the file; one value chooses.
 func parts() map[string]func(t *testing.T) string {
 	start := func(kind servers.Kind) func(*testing.T) *servers.Server {
 		return func(t *testing.T) *servers.Server { return pool.Get(t, kind, nil) }
@@ -65,8 +65,8 @@ func parts() map[string]func(t *testing.T) string {
 	}
 }
 
-// TestApp runs the application on every backend. The job runs, and when the process that runs it
-// stops, another process continues.
+// TestApp runs the application on every backend: the job runs, and when the process
+// that runs it stops another goes on.
 func TestApp(t *testing.T) {
 	for name, part := range parts() {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// TestFile: the program accepts the configuration beside it.
+// TestFile: the configuration beside the program is one that it accepts.
 func TestFile(t *testing.T) {
 	c, err := config.Load(&config.LoadOptions{Path: "cron.yaml", Environ: []string{}})
 	if err != nil {
@@ -136,8 +136,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestHandOver: a new leader runs the job when its time comes, and not earlier. It repeats a run
-// that was not finished.
+// TestHandOver: a new leader runs the job when its time comes, and not before, and makes a run
+// again that was not finished.
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -53,7 +53,7 @@ func app(c *config.Config, every time.Duration, job func(context.Context) (strin
 // it.
 const lastRun = "last"
 
-// lead runs the job whenever the interval has passed since the job last began, in any process.
+// lead runs the job whenever the interval has passed since it last began, in any process.
 func lead(
 	ctx context.Context, lease *core.Lease, every time.Duration, job func(context.Context) (string, error),
 ) error {
@@ -82,7 +82,7 @@ func lead(
 		if err != nil {
 			return err
 		}
-		// This is one step under the fence, so a former leader that comes late writes nothing.
+		// In one step, under the fence: a former leader that comes late writes nothing.
 		_, err = lease.Commit(lease.Context(), core.Put(lastRun, began.UTC().AppendFormat(nil, time.RFC3339Nano)),
 			core.Append([]byte(report)))
 		if err != nil {

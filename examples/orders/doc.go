@@ -6,17 +6,16 @@
 //	curl -X POST -d '{"customer": "c1", "cents": 1250}' http://127.0.0.1:8080/orders/a-1
 //	curl 'http://127.0.0.1:8080/orders/a-1?within=2s'
 //
-// The board and the probes are at the address of -ops, which is for operators only.
+// The board and the probes are on the port of -ops, for operators only.
 //
 // An order is one commit under the fence: its item, which makes a repeated request harmless, and
 // its entry in the log. A member answers a read from its own model if the model is fresh enough for
 // the request, and otherwise with 503.
 //
-// Each shard has the orders in one range of their ids' hashes. The program splits ranges with many
-// requests, and merges idle ranges. An operator can do both by hand. Other orders continue while a
-// range moves. The program refuses orders in that range with 503 until the new shard has it, and
-// clients try again.
+// The shards divide the orders by ranges of their ids' hashes. Ranges with many requests are split,
+// and idle ones merged; an operator may do both. Orders continue while this happens. An order whose
+// range moves is refused with 503 until the new shard has it, and the client tries again.
 //
-// The test splits and merges ranges, restarts the members in order, and kills one with SIGKILL, all
-// under load. At the end, every read model must contain every acknowledged order exactly once.
+// The test splits and merges ranges, restarts the members in order, and kills one by SIGKILL, all
+// under load. At its end every acknowledged order is in every read model, once.
 package main

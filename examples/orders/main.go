@@ -77,8 +77,7 @@ func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath stri
 	return errors.Join(failed, a.Stop(stopping))
 }
 
-// listeners are the port for requests, and the port for operators. The operators' port shows more
-// than others should see.
+// listeners are the port of requests, and the port of operators, which shows too much for others.
 type listeners struct{ requests, ops net.Listener }
 
 func listenOn(ctx context.Context, requests, ops string) (l listeners, err error) {
@@ -94,8 +93,7 @@ func listenOn(ctx context.Context, requests, ops string) (l listeners, err error
 func app(c *config.Config, l listeners, m *model) fx.Option {
 	return fx.Options(
 		fx.Supply(c, m, l),
-		// The servers start first and stop last, because they serve while the member's shards move
-		// away.
+		// The servers start first and stop last: they serve while the member's shards move away.
 		fx.Provide(newGateways),
 		fx.Invoke(func(*gateways) {}),
 		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),
@@ -120,20 +118,20 @@ func options(c *config.Config, l listeners) *core.Options {
 	if o.Meta == nil {
 		o.Meta = map[string]string{}
 	}
-	o.Meta["http"] = "http://" + l.requests.Addr().String()
+	o.Meta[route.DefaultAddressKey] = "http://" + l.requests.Addr().String()
 	return o
 }
 
-// near allows members to forward requests, with their credentials, to this machine and to private
-// networks. The example is tried on one machine, and members usually run in private networks. By
-// default, addresses of this machine are not allowed.
+// near allows members to forward requests, with their credentials, to this machine, where the
+// example is tried, and to private networks, where members are. By default only addresses other
+// than this machine's are allowed.
 func near(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	return err == nil && (ip.IsLoopback() || ip.IsPrivate())
 }
 
-// routes sets the handlers of the gateways. It is called before the Manager runs, because the
-// Manager's handler needs the Manager.
+// routes sets the handlers of the gateways. It is called before the Manager runs, whose handler
+// needs the Manager.
 func routes(g *gateways, s *service, m *model, e *core.Elector, sm *sharding.Manager, r *sharding.Router, t *follower.Tailer) error {
 	s.manager = sm
 	place, err := route.NewHandler(e, r, http.HandlerFunc(s.place), &route.Options{

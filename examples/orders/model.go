@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// model is a member's read model: its own database, which has each order of each log exactly once.
-// The SQLite driver comes with the backend.
+// model is a member's read model: its own database, which has each order of each log once. The
+// SQLite driver comes with the backend.
 type model struct {
 	db      *sql.DB
 	applier *follower.SQL
@@ -102,10 +102,9 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 	})
 }
 
-// fresh returns nil if the model has all orders of a shard up to the time within ago, or later. An
-// order stays in the log of the shard that took it. That shard may since have given its range away
-// or ended, so the model must be fresh for all known logs. It must also be fresh for the shard
-// itself, because the shard's log may be too new to be known.
+// fresh returns nil if the model has the orders of a shard as of within ago or later. An order
+// stays in the log of the shard that took it, which may since have given its range away or ended.
+// So all logs count, and also the shard itself, whose log may be too new to be known.
 func fresh(t *follower.Tailer, shard string, within time.Duration) error {
 	if err := t.Fresh(shard, within); err != nil {
 		return err
@@ -118,7 +117,7 @@ func fresh(t *follower.Tailer, shard string, within time.Duration) error {
 	return nil
 }
 
-// all answers with the amount of each order, by the order's id.
+// all writes every order's amount, by its id.
 func (m *model) all(w http.ResponseWriter, r *http.Request) {
 	rows, err := m.db.QueryContext(r.Context(), "SELECT id, cents FROM orders")
 	if err != nil {

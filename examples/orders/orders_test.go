@@ -42,8 +42,8 @@ import (
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
-// TestMain runs the tests. In a process that the tests start, it runs a member: the program's own
-// main function, until its input ends with the test.
+// TestMain runs the tests, or, started by them, a member: then the program is its own
+// main, and its input ends with the test.
 func TestMain(m *testing.M) {
 	if os.Getenv("ORDERS_MEMBER") == "" {
 		os.Exit(pool.Run(m))
@@ -70,7 +70,7 @@ type member struct {
 	url   atomic.Pointer[string] // of the process; nil while there is none
 }
 
-// start starts a process whose keyspace begins with the given number of ranges.
+// start starts a process, whose keyspace begins with that many ranges.
 func (m *member) start(backend string, shards int) {
 	m.t.Helper()
 	m.cmd = exec.Command(os.Args[0])
@@ -159,7 +159,7 @@ type world struct {
 	reads int // that were answered from a read model
 }
 
-// some returns a running member.
+// some is a member that runs.
 func (w *world) some() string {
 	for _, i := range rand.Perm(len(w.members)) {
 		if u := w.members[i].url.Load(); u != nil {
@@ -169,7 +169,7 @@ func (w *world) some() string {
 	return "http://127.0.0.1:1" // nobody
 }
 
-// ask makes a request. A failed request does not fail the test.
+// ask makes a request, whose failure is none.
 func (w *world) ask(method, path, body string) (int, string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
@@ -190,7 +190,7 @@ func (w *world) ask(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// load places orders until ctx ends. It also repeats earlier orders, which must change nothing.
+// load places orders until ctx ends, and repeats earlier ones, which changes nothing.
 func (w *world) load(ctx context.Context, client int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if !w.place(client, n) || !w.place(client, rand.IntN(n+1)) {
@@ -222,7 +222,7 @@ func (w *world) place(client, n int) bool {
 	return code == http.StatusCreated
 }
 
-// read reads orders until ctx ends. An answer may be as old as the request allows, and no older.
+// read reads orders until ctx ends: an answer may be as old as was asked for, and no older.
 func (w *world) read(ctx context.Context) {
 	const within = time.Second
 	for ctx.Err() == nil {
@@ -256,7 +256,7 @@ func (w *world) read(ctx context.Context) {
 	}
 }
 
-// equal waits until every read model equals the acknowledged orders.
+// equal waits until every read model is what was acknowledged.
 func (w *world) equal() {
 	w.t.Helper()
 	for _, m := range w.members {
@@ -267,7 +267,7 @@ func (w *world) equal() {
 	}
 }
 
-// differs compares a member's read model with the acknowledged orders.
+// differs compares a member's read model with what was acknowledged.
 func (w *world) differs(m *member) error {
 	got := map[string]int64{}
 	resp, err := http.Get(*m.url.Load() + "/model")
@@ -299,7 +299,7 @@ func (w *world) differs(m *member) error {
 		m.node, len(w.acked), missing, wrong, more)
 }
 
-// progress waits until the given number of further orders is acknowledged.
+// progress waits until so many more orders are acknowledged.
 func (w *world) progress(n int) {
 	w.t.Helper()
 	count := func() int {
@@ -313,10 +313,10 @@ func (w *world) progress(n int) {
 	}
 }
 
-// TestOrders: under load, ranges are split, three members are restarted one by one, and ranges are
-// merged while one member is dead. The read models equal the acknowledged orders. If an order's
-// item were written without a condition, or if keys were not checked while they move, a repeated
-// order would be in the logs twice.
+// TestOrders: ranges are split, three members restarted one by one, ranges merged while one
+// member is dead, all under load. Acknowledged orders and read models are equal. Were an order's
+// item written without a condition, or keys not checked while they move, a repeated order would
+// be in the logs twice.
 func TestOrders(t *testing.T) {
 	for name, backend := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string {
@@ -395,9 +395,9 @@ func play(t *testing.T, backend string) {
 	}
 }
 
-// TestControl writes to a read model beside its log, without a fence and a position, like a member
-// that continues after it was replaced. The read model then differs from the acknowledged orders,
-// and the comparison of TestOrders finds the difference.
+// TestControl: writes to a read model beside its log, with no fence and no position, as a
+// member's that goes on after it was replaced, make it differ from what was acknowledged,
+// and the comparison of TestOrders finds that.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, client: http.DefaultClient, acked: map[string]int64{}, at: map[string]time.Time{}}
@@ -436,10 +436,10 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// quarter is the number of hashes in a quarter of the keyspace.
+// quarter is a quarter of all hashes.
 const quarter = 1 << 62
 
-// ranges acts as an operator who divides the keys.
+// ranges is an operator who divides the keys.
 type ranges struct {
 	t *testing.T
 	b core.Backend
@@ -480,8 +480,7 @@ func (o *ranges) write(kind control.Kind, hashes ...uint64) {
 	}
 }
 
-// await waits until, according to the map, a range begins at each of the hashes, or at none of
-// them.
+// await waits until a range begins at each hash, or at none, by the map.
 func (o *ranges) await(begins bool, hashes ...uint64) {
 	o.t.Helper()
 	wrong := 0
@@ -506,7 +505,8 @@ func (o *ranges) await(begins bool, hashes ...uint64) {
 	}
 }
 
-// split waits until a shard that was split off takes orders, and acknowledges a repeated order.
+// split waits until a shard that was split off takes orders: one that is repeated is acknowledged
+// by it.
 func (w *world) split() {
 	w.t.Helper()
 	w.mu.Lock()
@@ -523,7 +523,7 @@ func (w *world) split() {
 	})
 }
 
-// TestFile: the program accepts the configuration beside it.
+// TestFile: the configuration beside the program is one that it accepts.
 func TestFile(t *testing.T) {
 	c, err := config.Load(&config.LoadOptions{Path: "orders.yaml", Environ: []string{}})
 	if err != nil {

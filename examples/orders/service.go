@@ -33,7 +33,7 @@ var validID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 // service writes the orders of the shards that this process owns.
 type service struct {
 	backend core.Backend
-	manager *sharding.Manager // set before the application starts, because the Manager's handler is the method serve
+	manager *sharding.Manager // set before the application starts, because its handler is the method serve
 
 	mu    sync.Mutex
 	owned map[*core.Lease]*owned
@@ -52,7 +52,7 @@ func newService(b core.Backend) *service {
 // errStarting means that this process does not know the map of ranges yet.
 var errStarting = errors.New("this member does not know the shards yet")
 
-// shard returns the shard of an order, according to the map of ranges that this process knows.
+// shard returns the shard of an order, by the map of ranges that this process knows.
 func (s *service) shard(id string) (string, error) {
 	if !validID.MatchString(id) {
 		return "", errors.New("an order's id has 1 to 64 of a-z, 0-9 and -")
@@ -97,8 +97,8 @@ func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 	return nil
 }
 
-// take copies the orders of a range from the shard that had them. If this shard had the range
-// before, take replaces its older copies, because orders are never removed.
+// take copies the orders of a range from the shard that had them. Orders are never removed, so it
+// replaces older copies from a time when the range was here before.
 func (s *service) take(ctx context.Context, from string, r sharding.Range) (ops []core.Op, err error) {
 	items, err := s.backend.List(ctx, core.ShardID(from), itemPrefix, 0, maxBody)
 	keys := s.manager.Map().Keyspace
@@ -110,8 +110,7 @@ func (s *service) take(ctx context.Context, from string, r sharding.Range) (ops 
 	return ops, err
 }
 
-// enter returns the slice of a shard that is served under the lease. The function leave ends its
-// use.
+// enter returns the slice of a shard that is served under the lease. leave ends the use.
 func (s *service) enter(lease *core.Lease) (slice *sharding.Slice, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +164,7 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, errOther):
 		refuse(w, http.StatusConflict, err.Error())
 	default:
-		// The order moved, or was lost, or its outcome is unknown. The same request, sent again,
-		// settles it.
+		// The order moved, or was lost, or its outcome is unknown: the same request settles it.
 		slog.Debug("order not placed", "order", o.ID, "error", err)
 		refuse(w, http.StatusServiceUnavailable, "the order was not placed, or that is not known: try again")
 	}
@@ -174,7 +172,7 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 
 var errOther = errors.New("there is another order with this id")
 
-// repeated returns nil if the order exists and is the same.
+// repeated returns nil if an order that exists is the same.
 func (s *service) repeated(lease *core.Lease, id, value string) error {
 	item, err := lease.Get(lease.Context(), itemPrefix+id)
 	switch {

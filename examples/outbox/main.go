@@ -48,11 +48,8 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	tailer, err := follower.NewTailer(b, &follower.Options{OnEvent: func(e follower.Event) {
-		if e.Kind == follower.Failed {
-			log.Print(e.Err)
-		}
-	}})
+	tailer, err := follower.NewTailer(b,
+		&follower.Options{Hooks: follower.Hooks{OnError: func(f follower.Failure) { log.Print(f.Err) }}})
 	if err != nil {
 		return err
 	}
@@ -106,7 +103,7 @@ func decide(ctx context.Context, lease *core.Lease) error {
 	}
 }
 
-// connect connects to a server. If url is empty, it starts a server in this process.
+// connect connects to a server, or to one that it starts in this process.
 func connect(url, folder string) (*nats.Conn, func(), error) {
 	if url != "" {
 		nc, err := nats.Connect(url)

@@ -24,7 +24,7 @@ const (
 )
 
 // subject returns the subject of a shard. Dots separate a subject's tokens, and a subject must not
-// end with one. A shard's name never contains "~".
+// end with one. A shard's name has no "~".
 func subject(shard string) string {
 	return "decisions." + strings.ReplaceAll(shard, ".", "~")
 }
@@ -39,7 +39,7 @@ type relay struct {
 	last map[string]message // of each shard
 }
 
-// message is a decision in the stream, with its number in the stream and its number in the log.
+// message is a decision in the stream, with the stream's number and the log's.
 type message struct {
 	number uint64
 	at     follower.Position
@@ -47,7 +47,7 @@ type message struct {
 
 var _ follower.Applier = (*relay)(nil)
 
-// newRelay returns a relay. It makes the stream if the stream is missing.
+// newRelay makes the stream unless it exists.
 func newRelay(ctx context.Context, nc *nats.Conn) (*relay, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -96,9 +96,9 @@ func (r *relay) Load(ctx context.Context) (follower.Checkpoint, error) {
 	return cp, nil
 }
 
-// Apply publishes the entries in order, each on the condition that it follows the previous entry.
-// If the stream does not end where the batch begins, because a reply was lost or another relay was
-// faster, the Tailer calls Load.
+// Apply publishes the entries in order, each on the condition that it follows the one before. If
+// the stream is not where the batch begins, because a reply was lost or another relay was faster,
+// the Tailer calls Load.
 func (r *relay) Apply(ctx context.Context, b follower.Batch) error {
 	shard := b.Shard()
 	r.mu.Lock()

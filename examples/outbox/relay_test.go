@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// TestExactlyOnce: two relays run by mistake. Each is ended and started again at random, and
-// replies are lost. Every decision is in the stream once and in order.
+// TestExactlyOnce: two relays by mistake, each ended and started anew at random,
+// and replies that get lost: every decision is in the stream once, in order.
 func TestExactlyOnce(t *testing.T) {
 	nc, closeNATS, err := connect("", t.TempDir())
 	if err != nil {
@@ -125,8 +125,8 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestRun runs the whole application for a moment. The moment is longer on a machine that is too
-// busy to open the store in that time.
+// TestRun: the whole application, for a moment, which is longer on a machine that is too busy
+// to open the store in it.
 func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	for moment := time.Second; ; moment *= 4 {

@@ -3,8 +3,8 @@
 //
 //	go run ./payments
 //
-// This process runs two members and the provider, an HTTP server. Like most payment providers, it
-// charges once for each idempotency key. Every third time, it hangs up instead of answering. The
-// first leader is stopped while payments are under way, and the second continues them with the same
-// keys. At the end, the program compares the payments due with the provider's charges.
+// Two members are in this process, and so is the provider, an HTTP server. Like most payment
+// providers it charges once for each idempotency key. It hangs up instead of every third answer.
+// The first leader is stopped in the middle, with payments under way. The second one continues with
+// their keys. At its end the program compares the payments due with the provider's charges.
 package main

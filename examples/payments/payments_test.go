@@ -20,7 +20,7 @@ func payments() []payment {
 	return due
 }
 
-// TestRun: each payment is charged once, although answers are lost and the leader is stopped.
+// TestRun: each payment is charged once, though answers are lost and the leader is stopped.
 func TestRun(t *testing.T) {
 	report, err := run(t.Context(), payments())
 	if err != nil || !strings.HasSuffix(report, " 60 charges") || strings.Contains(report, " 0 answers") {
@@ -28,8 +28,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestCutOff: a leader that is cut off from the store with payments under way charges nothing
-// twice.
+// TestCutOff: a leader that is cut off from the store, with payments under way, does no harm.
 func TestCutOff(t *testing.T) {
 	due, store, link := payments(), memory.New(), &kvfault.Link{}
 	bank := newProvider(due)
@@ -52,7 +51,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestCheck: the check finds a payment that is charged twice or not at all.
+// TestCheck: a payment that is charged twice, or not at all, is found.
 func TestCheck(t *testing.T) {
 	for _, n := range []int{0, 2} {
 		bank := newProvider([]payment{{order: "o"}})

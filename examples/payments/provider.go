@@ -15,7 +15,7 @@ type provider struct {
 	mu       sync.Mutex
 	due      []payment
 	receipts map[string]string // by idempotency key
-	charged  map[string]int    // how often, by order
+	charged  map[string]int    // by order: how often
 	requests int
 }
 

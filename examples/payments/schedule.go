@@ -21,8 +21,8 @@ type payment struct {
 	at    time.Time
 }
 
-// schedule is the leader's handler: it makes each payment when it is due. It skips payments that a
-// former leader made, and continues payments that a former leader began, with the same key.
+// schedule is the leader's handler: it makes each payment when it is due. Payments that a former
+// leader made are done, and payments that it had begun continue with the same key.
 func schedule(ctx context.Context, lease *core.Lease, bank string, due []payment) error {
 	ledger, err := effect.Open(ctx, lease, &effect.Options{Repeatable: true, // the provider honours idempotency keys
 		Attempts: 20, BackoffMin: 10 * time.Millisecond})
@@ -50,7 +50,7 @@ func schedule(ctx context.Context, lease *core.Lease, bank string, due []payment
 	return errors.Join(errs...)
 }
 
-// charge asks the provider for one payment. After an error, it is unknown whether the provider has
+// charge asks the provider for one payment. After any error it is unknown whether the provider has
 // charged.
 func charge(ctx context.Context, bank, id string, p payment) (receipt []byte, err error) {
 	form := url.Values{"order": {p.order}, "cents": {strconv.Itoa(p.cents)}}

@@ -29,7 +29,7 @@ import (
 
 const shards = 8
 
-// member is a process that serves orders. It appends their bodies to the logs of their shards.
+// member is a process that serves orders: it appends their bodies to the logs of their shards.
 type member struct {
 	t     *testing.T
 	node  string
@@ -151,7 +151,7 @@ func (x *member) place(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "%s %s %s", lease.Shard(), x.node, r.Header.Get("Authorization"))
 }
 
-// even waits until each member has its share and shows it in its map.
+// even waits until each member has its share, and says so in its map.
 func even(t *testing.T, members ...*member) {
 	t.Helper()
 	ample.Wait(t, "the shares do not become even", func() bool {
@@ -164,7 +164,7 @@ func even(t *testing.T, members ...*member) {
 	})
 }
 
-// knows reports whether the member's map shows that each member owns n shards.
+// knows reports whether the member's map says that each member owns n shards.
 func (x *member) knows(n int) bool {
 	resp, err := http.Get(x.url + "/owners")
 	if err != nil {
@@ -199,8 +199,8 @@ func python(t *testing.T) string {
 	return at
 }
 
-// TestClient: each order is written once, at the owner of its key, with the client's credential,
-// while one of two members leaves.
+// TestClient: each order is written once, at the owner of its key, while one of two members
+// leaves, with the credential that the client has.
 func TestClient(t *testing.T) {
 	at := python(t)
 	store := memory.New()
@@ -290,7 +290,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientSendsNowhereElse: without TENURE_ALLOW, the client sends nothing to loopback.
+// TestClientSendsNowhereElse: without TENURE_ALLOW the client sends nothing to loopback.
 func TestClientSendsNowhereElse(t *testing.T) {
 	at := python(t)
 	a := start(t, memory.New(), "a")
@@ -306,7 +306,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestClientLeavesAStaleMember: if a member with an outdated map refuses requests, or does not
+// TestClientLeavesAStaleMember: where a member whose map is out of date refuses requests, or does not
 // answer, the client asks another member for the map.
 func TestClientLeavesAStaleMember(t *testing.T) {
 	at := python(t)

@@ -21,8 +21,8 @@ type table struct {
 	Rates map[string]float64 `json:"rates"`
 }
 
-// set sets rates, if the lease is still the shard's current lease, and the table has not been
-// written since set read it.
+// set sets rates, if the lease is still the shard's current one and the table has not been written
+// since it was read.
 func set(ctx context.Context, lease *core.Lease, rates map[string]float64) error {
 	item, err := lease.Get(ctx, key)
 	if err != nil {
@@ -65,7 +65,7 @@ type board struct {
 
 	mu   sync.RWMutex
 	t    *table
-	asOf time.Time // t has every rate that was set before this time
+	asOf time.Time // t has every rate set before
 }
 
 func (d *board) refresh(ctx context.Context) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestZombie: a leader that was cut off and resumed can no longer set a rate, and no follower sees
-// one.
+// TestZombie: a leader that was cut off and resumed sets no rate any more, and no
+// follower sees one.
 func TestZombie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

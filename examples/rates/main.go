@@ -64,7 +64,7 @@ func lead(ctx context.Context, lease *core.Lease) error {
 	}
 }
 
-// serve prints the rate, instead of answering requests.
+// serve prints the rate, which stands for answering requests.
 func serve(ctx context.Context, d *board) {
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// A proxy calls tools while it leads.
+// A proxy makes the calls of tools while it leads.
 type proxy struct {
 	tools  map[string]string             // their URLs
 	ledger atomic.Pointer[effect.Ledger] // nil while another member leads
@@ -67,10 +67,10 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// client follows no redirects, because a redirect would repeat a call elsewhere.
+// client follows no redirects, which would repeat a call elsewhere.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// use calls a tool, and returns what is known about the effect.
+// use calls a tool, and returns what is known of the effect.
 func use(ctx context.Context, url, id string, arguments []byte) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(arguments))
 	if err != nil {

@@ -51,7 +51,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	client := grpc_health_v1.NewHealthClient(conn)
-	for _, f := range []driver.Fence{ // each as Lease.Fence returns it
+	for _, f := range []driver.Fence{ // each as Lease.Fence has it
 		{Shard: "ledger", Session: "b", Token: 6},
 		{Shard: "ledger", Session: "a", Token: 5},
 	} {

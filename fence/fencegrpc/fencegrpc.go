@@ -1,4 +1,4 @@
-// Package fencegrpc transmits fences over gRPC. The client's interceptors send the fence in the
+// Package fencegrpc carries fences through gRPC. The client's interceptors send the fence in the
 // call's context (fence.NewContext) as metadata. The server's interceptors let a call pass only if
 // the server's Mark admits the fence.
 //
@@ -9,29 +9,28 @@
 //	in := fencegrpc.NewServer(mark, nil)
 //	grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 //
-// A refused call ends with FailedPrecondition. Its details, an ErrorInfo of the domain
-// tenure.fence, describe the refusal, and [Error] converts them back into a *fence.RefusedError.
-// Other calls that do not pass end with:
+// A refused call ends with FailedPrecondition and the details of the refusal, which [Error] turns
+// back into a *fence.RefusedError. Other calls end with:
 //
 //   - PermissionDenied and a *fence.ForeignError, if leases of the shard may not write to the
 //     resource
 //   - InvalidArgument, if the call has no fence
 //   - Unavailable, if the mark could not be checked
 //
-// The server checks a stream's fence again for each message that it receives. The effect of a
+// The server checks a stream's fence again with each message that it receives. The effect of a
 // message lasts from its receipt until the handler asks for the next message or returns. Messages
-// that the handler sends during an effect pass, because the effect was admitted. Messages that the
-// handler sends at other times are checked too: if the lease was superseded, the stream ends with
-// Aborted. A refusal concerns one message only. Earlier messages may have been applied, so a
-// handler should acknowledge each message.
+// that the handler sends during an effect pass, since the effect was admitted. Messages that it
+// sends at other times are checked too; if the lease was superseded, the stream ends with Aborted.
+// A refusal covers one message only. Earlier messages may have been applied, so a handler
+// acknowledges each one.
 //
-// If a higher token supersedes a call, the call's context ends. On a stream, a SendMsg then fails
-// after it has waited a second for its client. A handler that ignores both delays the higher token
+// If a higher token supersedes a call, the call's context ends. On a stream, a SendMsg that has
+// waited a second for its client fails. A handler that waits for neither delays the higher token
 // for up to fence.Options.Wait.
 //
 // A fence is a claim, not a credential. Any caller of the server can permanently raise a mark to
-// any token, and thereby lock out the rightful owner. Authenticate callers before these
-// interceptors run, and name the resource on the server's side ([Options].Resource).
+// any token, and so lock out the rightful owner. Authenticate callers before these interceptors
+// run, and name the resource on the server's side ([Options].Resource).
 package fencegrpc
 
 import (
@@ -56,12 +55,12 @@ const Key = "tenure-fence"
 
 // The domain and reasons of the ErrorInfo in a refused call's status.
 const (
-	domain        = "tenure.fence"
-	reasonRefused = "FENCE_REFUSED"
-	reasonForeign = "FENCE_FOREIGN" // the resource belongs to another shard
+	Domain        = "tenure.fence"
+	Reason        = "FENCE_REFUSED"
+	ReasonForeign = "FENCE_FOREIGN" // another shard's resource
 )
 
-// sendTime is how long a superseded stream may take to send the replies of its last effect.
+// sendTime limits how long a superseded stream may take to send the replies of its last effect.
 const sendTime = time.Second
 
 // UnaryClient returns an interceptor that sends the fence in the call's context. A call without a
@@ -75,7 +74,7 @@ func UnaryClient() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient returns an interceptor that does for streams what UnaryClient does for unary calls.
+// StreamClient returns an interceptor that does the same for streams as UnaryClient.
 func StreamClient() grpc.StreamClientInterceptor {
 	return func(
 		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
@@ -96,17 +95,16 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Options configure a Server. A nil *Options is valid.
+// Options configure a Server. A nil Options works.
 type Options struct {
-	// Resource returns the resource that a call writes to. Default: the shard of the call's fence,
-	// which the caller chooses. Set Resource unless every caller may write to every shard.
+	// Resource returns the resource that a call writes to. Default: the shard of its fence, which
+	// the caller chooses. Set Resource, unless every caller may write to every shard.
 	Resource func(ctx context.Context, method string, f driver.Fence) string
-	// Unfenced, if not nil, reports whether calls of a method may pass without a fence, for example
-	// reads. The method is given by its full name. Default: no such call passes.
+	// Unfenced, if not nil, reports whether a call to a method, given by its full name, may pass
+	// without a fence. An example is a read. Default: no call passes.
 	Unfenced func(method string) bool
-	// MayWrite, if not nil, is a second check of each call that the Mark's own MayWrite allows. It
-	// can check the authenticated caller, for example. If MayWrite does not allow a call, the call
-	// ends with PermissionDenied.
+	// MayWrite, if not nil, must also allow each call that the Mark's own MayWrite allows. It can
+	// check the authenticated caller, for example. Other calls end with PermissionDenied.
 	MayWrite func(ctx context.Context, method string, f driver.Fence, resource string) bool
 }
 
@@ -116,9 +114,9 @@ type Server struct {
 	opts Options
 }
 
-// NewServer returns a Server that checks calls with a Mark, which the caller still owns. The
-// Server's interceptors do not authenticate callers, and a caller can raise a mark permanently.
-// Therefore, put an authenticating interceptor in front, and set Options.Resource.
+// NewServer returns a Server that checks calls with a Mark, which the caller still owns. Its
+// interceptors do not authenticate, and a caller can raise a mark permanently. Put an
+// authenticating interceptor before them, and set Options.Resource.
 func NewServer(m *fence.Mark, o *Options) *Server {
 	s := &Server{mark: m}
 	if o != nil {
@@ -197,8 +195,8 @@ func (s *Server) incoming(
 	return f, resource, true, nil
 }
 
-// A stream's handler uses it as gRPC requires: at most one goroutine receives, and at most one
-// goroutine sends. Both may be the same goroutine.
+// A stream's handler uses it as gRPC demands: one goroutine receives, and one goroutine, the same
+// or another, sends.
 type stream struct {
 	grpc.ServerStream
 	ctx      context.Context
@@ -216,14 +214,13 @@ type stream struct {
 // during the effect of a message.
 func (s *stream) Context() context.Context { return s.ctx }
 
-// RecvMsg ends the effect of the last message, and admits the effect of the next message.
+// RecvMsg ends the effect of the last message, and admits that of the next.
 func (s *stream) RecvMsg(m any) error {
 	s.leave()
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	// s.ctx is not passed, because Enter would report a failure of the storage if a higher token
-	// had ended s.ctx.
+	// s.ctx is not passed: if a higher token has ended it, Enter reports a failure of the storage.
 	inside, end, err := s.mark.Enter(s.ServerStream.Context(), s.resource, s.fence)
 	if err != nil {
 		return toStatus(err)
@@ -237,9 +234,9 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// SendMsg sends the messages of an admitted effect even under a superseded lease, because the
-// caller would repeat an effect that is not acknowledged. At other times, it refuses to send under
-// a superseded lease. Its error does not show whether earlier effects happened.
+// SendMsg sends the messages of an admitted effect, because the caller would repeat an effect
+// without an acknowledgement. At other times, it refuses to send under a superseded lease. Its
+// error does not say whether earlier effects happened.
 func (s *stream) SendMsg(m any) error {
 	inside := s.inside.Load()
 	if s.stuck.Load() {
@@ -262,9 +259,9 @@ func (s *stream) SendMsg(m any) error {
 	return s.sendInside(*inside, m)
 }
 
-// sendInside gives up if the client does not read within sendTime after the effect is superseded.
-// gRPC has no deadline for this. The goroutine that still sends ends with the stream, as soon as
-// the handler has returned.
+// sendInside abandons a client that does not read within sendTime after the effect is superseded.
+// gRPC has no deadline for this. The remaining goroutine ends with the stream, as soon as the
+// handler has returned.
 func (s *stream) sendInside(inside context.Context, m any) error {
 	sent := make(chan error, 1)
 	go func() { sent <- s.ServerStream.SendMsg(m) }()
@@ -297,7 +294,7 @@ func (s *stream) leave() {
 
 func toStatus(err error) error {
 	if e, ok := errors.AsType[*fence.ForeignError](err); ok {
-		return withDetails(codes.PermissionDenied, e, reasonForeign,
+		return withDetails(codes.PermissionDenied, e, ReasonForeign,
 			map[string]string{"resource": e.Resource, "fence": fence.Format(e.Fence)})
 	}
 	if errors.Is(err, fence.ErrBusy) {
@@ -308,7 +305,7 @@ func toStatus(err error) error {
 		// A storage's error may name hosts and users, so clients do not get it.
 		return status.Error(codes.Unavailable, "the fence could not be checked; its message was not applied; try again")
 	}
-	return withDetails(codes.FailedPrecondition, e, reasonRefused, map[string]string{
+	return withDetails(codes.FailedPrecondition, e, Reason, map[string]string{
 		"resource": e.Resource, "fence": fence.Format(e.Fence),
 		"current_shard": string(e.Current.Shard), "current_holder": string(e.Current.Session),
 		"current_token": strconv.FormatInt(int64(e.Current.Token), 10),
@@ -316,7 +313,7 @@ func toStatus(err error) error {
 }
 
 func withDetails(code codes.Code, err error, reason string, metadata map[string]string) error {
-	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: domain,
+	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain,
 		Metadata: metadata})
 	if detailErr != nil {
 		return status.Error(code, err.Error())
@@ -324,9 +321,9 @@ func withDetails(code codes.Code, err error, reason string, metadata map[string]
 	return st.Err()
 }
 
-// Error returns the *fence.RefusedError or *fence.ForeignError that the error of a call contains,
-// or err itself if it contains neither. On a stream, the error concerns the refused message, not
-// earlier ones.
+// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error carries, or err
+// itself if it carries neither. On a stream, the error concerns the refused message, not earlier
+// ones.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {
@@ -334,7 +331,7 @@ func Error(err error) error {
 	}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.GetDomain() != domain {
+		if !ok || info.GetDomain() != Domain {
 			continue
 		}
 		md := info.GetMetadata()
@@ -343,9 +340,9 @@ func Error(err error) error {
 			return err
 		}
 		switch {
-		case st.Code() == codes.PermissionDenied && info.GetReason() == reasonForeign:
+		case st.Code() == codes.PermissionDenied && info.GetReason() == ReasonForeign:
 			return &fence.ForeignError{Resource: md["resource"], Fence: f}
-		case st.Code() != codes.FailedPrecondition || info.GetReason() != reasonRefused:
+		case st.Code() != codes.FailedPrecondition || info.GetReason() != Reason:
 			return err
 		}
 		token, parseErr := strconv.ParseInt(md["current_token"], 10, 64)

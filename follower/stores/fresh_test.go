@@ -56,8 +56,7 @@ func askFresh(ctx context.Context, folder string) error {
 }
 
 // TestFreshStopped stops a follower with SIGSTOP again and again while entries are made. Whenever
-// the follower reports fresh, it has applied every entry that was acknowledged more than two pulses
-// and the bound before.
+// it reports fresh, every entry is applied that was acknowledged two pulses and the bound before.
 func TestFreshStopped(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -25,8 +25,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// childEnv makes this binary a follower. Its value names how the follower keeps its positions, or
-// "fresh", and the folder of all files.
+// childEnv makes this binary a follower. It has the way the follower keeps its positions, or
+// "fresh", and the folder of everything.
 const childEnv = "TENURE_FOLLOWER_CHILD"
 
 // child follows until it is interrupted, or killed.
@@ -47,12 +47,9 @@ func child() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, OnEvent: func(e follower.Event) {
-		if e.Kind == follower.Applied {
-			fmt.Print(".")
-		} else if e.Kind == follower.Failed {
-			fmt.Fprintln(os.Stderr, e.Err)
-		}
+	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, Hooks: follower.Hooks{
+		OnApply: func(follower.Applied) { fmt.Print(".") },
+		OnError: func(f follower.Failure) { fmt.Fprintln(os.Stderr, f.Err) },
 	}})
 	if err != nil {
 		return err
@@ -108,9 +105,8 @@ func wholeLines(path string) error {
 	return os.Truncate(path, int64(strings.LastIndexByte(string(text), '\n')+1))
 }
 
-// TestKilled kills a follower again and again while entries are made. If effects are committed with
-// the position, each effect exists exactly once. Otherwise, each effect exists at least once, in
-// order.
+// TestKilled kills a follower again and again while entries are made. If effects commit with the
+// position, each is there exactly once. Otherwise each is there at least once, in order.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: processes that are killed run in .ci/run")
@@ -125,7 +121,7 @@ func TestKilled(t *testing.T) {
 			}
 			t.Cleanup(func() { b.Close() })
 			db := openDB(t, filepath.Join(folder, "app.db"))
-			newSQL(t, db, insertEffects) // creates the tables
+			newSQL(t, db, insertEffects) // makes the tables
 
 			o := newOwner(t, b)
 			shards := []driver.ShardID{"a", "b", "c"}
@@ -170,8 +166,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// waitEffects waits until all entries are applied, checks the effects, and returns the number of
-// effects that existed before.
+// waitEffects waits until everything is applied, checks it, and returns the number of effects that
+// were there before.
 func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, want core.Seq) (doubled int) {
 	t.Helper()
 	var last core.Seq
@@ -194,8 +190,8 @@ func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, wan
 	return doubled
 }
 
-// readEffects reads a file of effects. Each line belongs to the next entry, or to an entry that
-// came again.
+// readEffects reads a file of effects. A line is of the entry after the former ones, or of an entry
+// that came again.
 func readEffects(t *testing.T, path, shard string) (last core.Seq, doubled int) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// TestNoGaps follows many entries while they are being made, and again from the first entry. It
-// expects each entry, in order, with its own payload.
+// TestNoGaps follows many entries while they are being made, and again from the first one. It
+// expects each, in order, with its own payload.
 func TestNoGaps(t *testing.T) {
 	on(t, func(t *testing.T, p place) {
 		n := share.Of(t, "entries", *entries, *entries/10)
@@ -186,7 +186,7 @@ func TestBoundedMemory(t *testing.T) {
 		}
 		highest = max(highest, heap())
 		if made >= 256<<20 {
-			time.Sleep(time.Second) // enough entries are made; the rest are waiting
+			time.Sleep(time.Second) // enough is made: the rest is waiting
 		}
 	}
 	grown := int64(highest) - int64(before)

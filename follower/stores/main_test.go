@@ -1,5 +1,5 @@
-// Package stores_test runs followers on real stores and in real processes. The command make
-// follower-long runs its long forms.
+// Package stores_test runs followers on real stores and in real processes. Its
+// long forms are run by make follower-long.
 package stores_test
 
 import (

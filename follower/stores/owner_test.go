@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// owner owns shards and appends to their logs, using only the driver. It is not safe for concurrent
-// use.
+// owner owns shards and appends to their logs, by the driver alone. Not safe for
+// concurrent use.
 type owner struct {
 	t     testing.TB
 	s     driver.Session

@@ -26,9 +26,9 @@ import (
 // place is a kind of store to follow on.
 type place struct {
 	name   string
-	server bool // starts a server
-	many   bool // follows -entries entries instead of a tenth
-	pushed bool // the test limits the lag
+	server bool // starts one
+	many   bool // followed over -entries, not a tenth
+	pushed bool // the lag is held to a bound
 	open   func(t testing.TB) func() driver.Backend
 }
 
@@ -85,7 +85,7 @@ func places() []place {
 	}
 }
 
-// opens returns a function that opens the store as another process would open it.
+// opens returns a function that opens the store as another process would.
 func opens(t testing.TB, open func(ctx context.Context) (driver.Backend, error)) func() driver.Backend {
 	return func() driver.Backend {
 		t.Helper()
@@ -98,7 +98,8 @@ func opens(t testing.TB, open func(ctx context.Context) (driver.Backend, error))
 	}
 }
 
-// on runs a test on each embedded store and, with -all, on each store that needs a server.
+// on runs a test on each store: the embedded ones, and with -all those that need a
+// server.
 func on(t *testing.T, test func(t *testing.T, p place)) {
 	for _, p := range places() {
 		if *all || !p.server {

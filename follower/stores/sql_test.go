@@ -153,7 +153,7 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestSQLRestore: a snapshot and its position are restored in one step, from the former position.
+// TestSQLRestore: a snapshot and its position are one step, from the former position.
 func TestSQLRestore(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, filepath.Join(t.TempDir(), "app.db"))
@@ -234,7 +234,7 @@ func TestSQLDialects(t *testing.T) {
 			}
 			o := newOwner(t, b)
 			o.append("a", 100)
-			o.append("A", 100) // another shard, even if the database ignores case
+			o.append("A", 100) // another shard, also where case does not count
 			lost := 0
 			f := run(t, b, &follower.Options{BackoffMin: time.Millisecond, Batch: 8, Parallel: 1},
 				&lossy{SQL: s, lost: &lost})

@@ -1,5 +1,5 @@
-// Package boundjson decodes untrusted JSON in limited memory. Limiting the number of bytes is not
-// enough, because an empty object of three bytes may become a struct of hundreds.
+// Package boundjson decodes JSON from others in limited memory. A limit on the bytes alone does
+// not limit the memory, because an empty object of three bytes may become a struct of hundreds.
 package boundjson
 
 import (
@@ -7,20 +7,19 @@ import (
 	"fmt"
 )
 
-// maxDepth limits how deeply values are nested. No valid record reaches more than a third of this
-// depth.
+// maxDepth limits the nesting. No record has more than a third of it.
 const maxDepth = 32
 
-// Limits of every call. A call takes time proportional to the size and the number of values, which
-// stays well below a second. A caller that decodes many records checks its context between calls.
+// Limits of every call. The time of a call is linear in both, and is well below a second. A
+// caller that decodes many records checks its context between them.
 const (
 	mostBytes  = 24 << 20
 	mostValues = 1_200_000
 )
 
 // Unmarshal is json.Unmarshal, except that it refuses more than size bytes, at most 24 MiB, and
-// more than values values, at most 1,200,000. It counts opening brackets and commas, and there are
-// at least half as many of these as values.
+// more than values values, at most 1,200,000. It counts opening brackets and commas, which are at
+// least half as many as the values.
 func Unmarshal(data []byte, size, values int, into any) error {
 	if size, values = min(size, mostBytes), min(values, mostValues); len(data) > size {
 		return fmt.Errorf("it has %d bytes: the limit is %d", len(data), size)
@@ -32,7 +31,7 @@ func Unmarshal(data []byte, size, values int, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// A Counter counts the opening brackets and commas in JSON that arrives in parts.
+// A Counter counts the opening brackets and commas in JSON that comes in parts.
 type Counter struct {
 	Values, Deepest int
 

@@ -14,26 +14,25 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// writers are this process's change logs of one kind. Only one transaction at a time can write a
-// change log, because each write compares the previous one. A caller blocks while all change logs
-// are in use.
+// writers are this process's change logs of one kind. One transaction at a time carries a change
+// log, because each compares the one before. A caller blocks while all are in use.
 type writers struct {
 	kind     kind
 	instance string
-	slots    chan struct{} // holds one token for each change log in use
+	slots    chan struct{} // holds one token for each that is taken
 
 	mu    sync.Mutex
 	all   []*writer
-	named int // the number of names given so far
+	named int // number of names given so far
 }
 
 // writer is one change log of this process. Only the call that has taken it may use it.
 type writer struct {
 	name  string
 	taken bool // guarded by writers.mu
-	// The log's record, if known. After an unknown outcome or a refusal, the record is read before
-	// the log's next use. A request that is still under way cannot be applied after the next
-	// request, because the next request changes the record.
+	// The log's record, if known: after an unknown outcome or a refusal it is read before its next
+	// use. A request that is still on its way cannot be applied after the next one, which changes
+	// the record.
 	known bool
 	rev   kv.Rev // 0: no record
 	log   changeLog
@@ -49,8 +48,8 @@ func (w *writers) init(k kind, instance string, n int) {
 	}
 }
 
-// rename gives a change log a new name. If the log's record was removed or damaged, a reader would
-// mistake a restart under the old name for a continuation.
+// rename gives a change log a new name. A record that was removed or damaged is not written again,
+// so that no reader takes its restart for a continuation.
 func (w *writers) rename(l *writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,8 +58,8 @@ func (w *writers) rename(l *writer) {
 	l.known, l.rev, l.log = true, 0, changeLog{}
 }
 
-// take waits for a free change log. It prefers the change logs that were made first, so that a
-// process has no more records than concurrent transactions.
+// take waits for a free change log. It prefers the first ones, so that a process has as many
+// records as concurrent transactions.
 func (w *writers) take(ctx context.Context) (*writer, error) {
 	select {
 	case w.slots <- struct{}{}:
@@ -88,8 +87,8 @@ func (w *writers) mine(name string) bool {
 	return slices.ContainsFunc(w.all, func(l *writer) bool { return l.name == name })
 }
 
-// maxRefusals is how often a batch is sent again after the store refused its piggybacked
-// transaction. The cause of a refusal may be a late request, or a process that removes change logs.
+// maxRefusals is how many times a batch is sent again after its piggybacked transaction was
+// refused. A late request, or a process that removes change logs, may cause each refusal.
 const maxRefusals = 8
 
 // Apply adds the entries of the batch's changes. Heartbeats have no entries, so they never wait for
@@ -140,7 +139,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	return nil, fmt.Errorf("tenure: %w: its change logs moved too often meanwhile", driver.ErrRetry)
 }
 
-// next is the next write of the change logs that a batch uses.
+// next is the next write of some change logs.
 type next struct {
 	txn  *kv.Txn
 	logs [kinds]changeLog // their contents after it
@@ -193,8 +192,8 @@ func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	}
 }
 
-// unlogged returns an error if the store applied a change without its entry, which observers would
-// miss. Only a store that breaks its contract does this.
+// unlogged returns an error if something was applied without its entry. Observers would miss
+// such a change, which only a store that breaks its contract makes.
 func unlogged(out *Outcome) error {
 	if !out.Refused && !out.Piggyback.OK && slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) {
 		return errors.New("tenure: the store applied a write without the change log that has to go with it")
@@ -202,7 +201,7 @@ func unlogged(out *Outcome) error {
 	return nil
 }
 
-// recall reads a change log whose record is unknown, and gives up a change log that was removed.
+// recall reads a change log whose record is unknown, and gives up one that was removed.
 func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	f := &s.feeds[k]
 	if w.known {
@@ -230,7 +229,7 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	return nil
 }
 
-// stale picks a change log that no process has written during the retention time.
+// stale picks a change log that no process has written for the retention time.
 func (s *store) stale(k kind) (string, position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +247,8 @@ func (s *store) stale(k kind) (string, position, bool) {
 	return name, at, ok
 }
 
-// sweep is for a process that writes change logs of a kind but follows none. It holds the parts of
-// these logs that the process has read.
+// sweep holds what a process that writes change logs of a kind, and follows none, has read of
+// them.
 type sweep struct {
 	next time.Time
 	logs map[string]position

@@ -7,15 +7,14 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Limits of a piggybacked transaction. In each of its transactions, a Store leaves room for a
-// piggybacked one.
+// Limits of a piggybacked transaction. A Store leaves room for one in each of its transactions.
 const (
 	MaxPiggybackOps   = 2       // number of conditions, and of operations
 	MaxPiggybackBytes = 4 << 10 // of the values of its operations
 )
 
 // Store is a store that cannot list the changes since a revision, such as Consul or ZooKeeper.
-// [New] turns it into a kv.Store. Get, Range and Close are the methods of kv.Store. All methods are
+// [New] turns it into a kv.Store. Get, Range and Close are those of kv.Store. All methods are
 // safe for concurrent use.
 type Store interface {
 	// Apply is kv.Store.Apply. It honors Batch.Piggyback.
@@ -28,16 +27,16 @@ type Store interface {
 	// everything. It never decreases from one call to the next, unless the store went back.
 	Range(ctx context.Context, q kv.Range) (*kv.Page, error)
 
-	// Follow calls fn with all records whose key begins with one of the prefixes. The first call is
-	// immediate. The next ones follow each time a record may have changed, until ctx ends, fn
-	// fails, or the store can no longer serve it. Follow never returns nil. It may merge
-	// intermediate states and repeat a page, but never loses the last state. No record in a page is
-	// older than in earlier pages, including pages of earlier calls. If a store cannot read all
-	// records at one revision, it lists the keys first. It then reads the values, or knows that
-	// they are unchanged. Therefore, if a record is missing from a page, the page shows the other
-	// writes of the transaction that removed the record. Page.Rev is a revision up to which the
-	// page has everything, or 0 if the store does not report one. It may decrease. Calls of fn are
-	// sequential, and there is no call after Follow has returned.
+	// Follow calls fn with all records whose key begins with one of the prefixes. The first
+	// call is immediate. The next ones follow each time a record may have changed, until ctx
+	// ends, fn fails, or the store can no longer serve it. Follow never returns nil. It may
+	// merge intermediate states and repeat a page, but never loses the last state. No record in
+	// a page is older than in earlier pages, including those of earlier calls. If a store
+	// cannot read all records at one revision, it lists the keys first. It then reads the
+	// values, or knows that they are unchanged. So if a record is missing from a page, the page
+	// shows the other writes of the transaction that removed it. Page.Rev is a revision up to
+	// which the page has everything, or 0 if the store does not report one. It may decrease.
+	// Calls of fn are sequential, and none comes after Follow has returned.
 	//
 	// A prefix ends with "/" or "-", or is a whole key. Follow is for tens to a few hundreds of
 	// small records: change logs and heartbeats.
@@ -50,21 +49,21 @@ type Store interface {
 // Batch is a batch of kv.Store with a piggybacked transaction.
 type Batch struct {
 	kv.Batch
-	// Piggyback, if not nil, is applied in one atomic step with the transactions of Txns that are
-	// applied, and only if at least one is applied. Its records get the revision of that step. If
-	// its conditions do not hold, nothing is applied and Outcome.PiggybackRefused is true. With a
-	// Piggyback, the store applies the batch, or the part of it that it applies, in one step. A
-	// Piggyback has at most MaxPiggybackOps conditions and operations.
+	// Piggyback, if not nil, is applied in one atomic step with those of Txns that are applied,
+	// and only if there are any. Its records get the revision of that step. If its conditions
+	// do not hold, nothing is applied and Outcome.PiggybackRefused is true. With a Piggyback,
+	// the store applies everything that it applies of the batch in one step. A Piggyback has at
+	// most MaxPiggybackOps conditions and operations.
 	Piggyback *kv.Txn
 	// Head, if its key is not empty, is the head that Piggyback shows to the observers of a
-	// hand-over, at its revision. If a store's conditions need more of a record than the revision,
-	// the store may send this head.
+	// hand-over, at its revision. A store whose conditions need more of a record than its revision
+	// may send it.
 	Head kv.Compare
 }
 
 // Outcome is the answer to a Batch.
 type Outcome struct {
-	kv.Outcome // has no Results if PiggybackRefused is true
+	kv.Outcome // without Results if PiggybackRefused
 	// PiggybackRefused is true if the conditions of Batch.Piggyback did not hold, so that nothing
 	// was applied. The other fields are then meaningless.
 	PiggybackRefused bool
@@ -75,14 +74,13 @@ type Outcome struct {
 
 // Options configure New. The zero value is valid.
 type Options struct {
-	// Parallel limits how many batches concurrently change one kind of record, ownership or logs.
-	// Each batch has its own change log, and further batches wait. 0 means 4. It should be at least
+	// Parallel limits the concurrent batches that change one kind of record, ownership or logs.
+	// Further batches wait. Each has its own change log. 0 means 4. It should be at least
 	// kv.Options.Pipeline.
 	Parallel int
 	// ReadKeys is the number of keys in one Get. 0 means 64.
 	ReadKeys int
 	// Retention is how long a change log stays unwritten before other processes may remove it. 0
-	// means one minute. If a change log is removed too early, its readers read everything once
-	// more.
+	// means one minute. If one is removed too early, its readers read everything once more.
 	Retention time.Duration
 }

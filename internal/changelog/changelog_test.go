@@ -301,9 +301,9 @@ func (f *process) acquireAll(s driver.Session, claims []driver.Claim) []driver.F
 	return fences
 }
 
-// TestCostOfAChange: a change of ownership or a commit costs each process one return of Follow and
-// few bytes, however large the namespace is. A long commit also costs one Get of one key. Ten
-// members that have all written before are followed by one more.
+// TestCostOfAChange: a change of ownership or a commit costs each process one return of
+// Follow, a long commit also one Get of one key, and few bytes, for a namespace of any
+// size. Ten members that have all written before are followed by one more.
 func TestCostOfAChange(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -389,8 +389,8 @@ func costOfAChange(t *testing.T, shards int) {
 	}
 }
 
-// TestHandOver: the first commit of a successor needs no read. The head from the former owner
-// decides nothing, and an older head has the same effect as no head.
+// TestHandOver: the first commit of a successor needs no read, and the head from
+// the former owner decides nothing: with an older head it is as if there were none.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	for _, older := range []bool{false, true} {
@@ -444,8 +444,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestIdle: a namespace in which nothing happens costs nothing for an hour, whatever its size and
-// the past of its members.
+// TestIdle: a namespace in which nothing happens costs nothing, for an hour, of any
+// size and with any past of its members.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -498,8 +498,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestRepeatedPages: pages without news cost nothing and hide nothing, even if their revisions go
-// back, as Consul's index does.
+// TestRepeatedPages: pages without news, with revisions that go back, as Consul's
+// index does, cost nothing, and hide nothing.
 func TestRepeatedPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -547,7 +547,7 @@ func TestRepeatedPages(t *testing.T) {
 	})
 }
 
-// TestManyChanges: if thousands of records change together, each process reads them in full a few
+// TestManyChanges: a change of thousands of records at once is read in full a few
 // times, and not one by one.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
@@ -567,8 +567,8 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// TestLostReplies: after a write without an answer, whether applied or not, its change log
-// continues, and no reader misses anything.
+// TestLostReplies: after a write without an answer, applied or not, its change log
+// goes on, and no reader misses anything.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]kvfault.Fault{
@@ -616,8 +616,8 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// TestLateRequest: a request arrives after its change log was read again and before the next
-// request. The store then refuses the next request, which is sent once more.
+// TestLateRequest: a request that arrives after its change log was read again,
+// and before the next one, makes that one be refused, and sent once more.
 func TestLateRequest(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -661,7 +661,8 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
-// TestChangeLogRemoved: removing or damaging a change log costs its readers only a full read.
+// TestChangeLogRemoved: removing or damaging a change log costs its readers a read
+// in full, and nothing else.
 func TestChangeLogRemoved(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -694,8 +695,8 @@ func TestChangeLogRemoved(t *testing.T) {
 	}
 }
 
-// TestChangeLogsLost: a process reads the state before it follows the change logs. Change logs that
-// disappear between the two hide nothing from it.
+// TestChangeLogsLost: change logs that are gone before a process that had read the state
+// began to follow them hide nothing from it.
 func TestChangeLogsLost(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -710,8 +711,8 @@ func TestChangeLogsLost(t *testing.T) {
 	v.until(fence)
 }
 
-// TestCleanUp: processes that write remove the change logs of processes that are gone, and no
-// process needs a full read because of this.
+// TestCleanUp: the change logs of processes that are gone are removed by those that write,
+// and nobody reads all because of it.
 func TestCleanUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -766,7 +767,7 @@ func TestCleanUp(t *testing.T) {
 		if got := f.take(); got.ranges > 0 || v.resets > 1 || tail.resets > 1 {
 			t.Errorf("removing change logs made a follower read in full: %+v", got)
 		}
-		// A live process continues after its change logs were removed.
+		// A live process whose change logs were removed goes on.
 		for i, g := range gone {
 			shard := driver.ShardID(fmt.Sprint("g", i))
 			fence := driver.Fence{Shard: shard, Session: g.ID(), Token: v.shards[shard].Token}
@@ -786,9 +787,8 @@ func TestCleanUp(t *testing.T) {
 	})
 }
 
-// TestOwnChangeLogsStay: a process that was idle for longer than change logs are kept continues
-// with its own change logs, whether or not it follows them. Nothing is removed, and nothing is
-// refused.
+// TestOwnChangeLogsStay: a process that was idle for longer than change logs are kept goes on
+// with its own, whether or not it follows them: nothing is removed, and nothing refused.
 func TestOwnChangeLogsStay(t *testing.T) {
 	t.Parallel()
 	for _, follows := range []bool{false, true} {
@@ -844,8 +844,8 @@ func TestOwnChangeLogsStay(t *testing.T) {
 	}
 }
 
-// TestSweep: processes that tail nothing remove a change log of kind logs that has been idle for a
-// while. They do not remove it earlier, and remove no other change log.
+// TestSweep: processes that tail nothing remove a change log of the logs that is idle
+// for a while, no earlier and no other one.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -889,8 +889,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestSlowTail: a tail that missed commits of one shard reads that shard's log. It is reset only if
-// it missed hundreds of commits, or megabytes, or trimmed entries.
+// TestSlowTail: a tail that missed commits of one shard reads that shard's log, and
+// is reset only if it missed hundreds or megabytes, or missed trimmed entries.
 func TestSlowTail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -944,8 +944,8 @@ func TestSlowTail(t *testing.T) {
 	}
 }
 
-// TestRefusedCommit: an entry of a refused commit, beside the entry of an applied one, resets no
-// reader.
+// TestRefusedCommit: an entry of a commit that was refused, beside one that was
+// applied, resets nobody.
 func TestRefusedCommit(t *testing.T) {
 	t.Parallel()
 	store := memory.New()

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// kind is the kind of records whose changes a change log lists. Each kind has its own change logs,
-// so claims neither wait behind commits nor displace their entries.
+// kind is the kind of records whose changes a change log lists. Each kind has its own change
+// logs, so that claims neither queue behind commits nor push their entries out.
 type kind int
 
 const (
@@ -49,7 +49,7 @@ func kindOf(keys kvkeys.Keys, key string) (k kind, name string, ok bool) {
 // later version, and are ignored.
 
 // changed returns the names of the records that a batch may change, by kind. Deleted chunks need no
-// entry, because the head has already shown the deletion.
+// entry, because the head has already shown it.
 func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	for i := range b.Txns {
 		for _, op := range b.Txns[i].Ops {
@@ -63,7 +63,7 @@ func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	return names
 }
 
-// chunkName returns the name of the chunk under a key, if the key is a chunk's key.
+// chunkName returns the name of the chunk under a key, if the key is a chunk's.
 func chunkName(keys kvkeys.Keys, key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, keys.Logs())
 	if !ok {
@@ -76,7 +76,7 @@ func chunkName(keys kvkeys.Keys, key string) (name string, ok bool) {
 	return name, err == nil && ok && named == key
 }
 
-// keyOf returns the key of the record that an entry names, if it names a record.
+// keyOf returns the key of the record that an entry names, if it names one.
 func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 	first, rest, ok := strings.Cut(name, "/")
 	if !ok {
@@ -99,9 +99,9 @@ func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 	return "", false
 }
 
-// group returns the group of an entry, and how many entries of the group to keep. Later entries of
-// a group replace earlier ones. The group of a record has one entry. Starting from a shard's latest
-// chunk, a reader finds the earlier chunks with one more read.
+// group returns the group of an entry, and the number of a group's entries to keep. A later
+// entry of a group replaces earlier ones. A record has its own group, of one entry. With the
+// latest chunk of a shard, a reader finds the chunks before it in one more read.
 func (k kind) group(name string) (string, int) {
 	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstonePrefix) {
 		return shard, maxChunks
@@ -109,10 +109,10 @@ func (k kind) group(name string) (string, int) {
 	return name, 1
 }
 
-// inlineValue returns the value of the only record that a batch changes, in the form for its entry,
-// or "". The record is a short chunk, or a shard's record with the head behind it. Readers need not
-// read that record. A batch of several transactions has no inline value, because some of them may
-// be refused although the change log is written.
+// inlineValue returns the value of the one record that a batch changes, as its entry has it, or
+// "". It is a short chunk, or a shard's record and the head behind it. Readers need not read
+// such a record. A batch of several transactions has none, because some of them may be refused
+// although the change log is written.
 func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	if len(b.Txns) != 1 {
 		return ""
@@ -136,8 +136,8 @@ func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	return text
 }
 
-// changedKey is a record that may have changed, no later than at revision rev. If it has an inline
-// value, the record changed to that value at rev.
+// changedKey is a record that may have changed, at the latest at revision rev. If it has an inline
+// value, it changed to that value at rev.
 type changedKey struct {
 	key    string
 	rev    kv.Rev
@@ -173,8 +173,8 @@ func escape(text []byte) string { return strings.ReplaceAll(string(text), " ", "
 
 func unescape(text string) []byte { return []byte(strings.ReplaceAll(text, ";", " ")) }
 
-// withoutHeads removes the heads from the shards' records, because the records are stored without
-// heads. If there is only one transaction, it also returns the head.
+// withoutHeads removes the heads from the shards' records, which are stored without them. If there
+// is only one transaction, it also returns the head.
 func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Compare) {
 	stored = txns
 	for i := range txns {

@@ -14,9 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
 
-// The backend of a store without a watch, such as Consul, opens the store through change logs. The
-// store of this example hides the watch of the store in memory. Your own store implements
-// changelog.Store.
+// A backend of a store without a watch, such as Consul, opens it through change logs. The store of this example hides
+// the watch of the one in memory; yours implements changelog.Store.
 func ExampleNew() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -9,12 +9,12 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// maxChanged is the number of changed keys that an observer remembers. For a watch that is further
-// behind, reading everything is cheaper.
+// maxChanged is the number of changed keys that an observer remembers. A watch that is further
+// behind reads everything, which is cheaper for it.
 const maxChanged = 1024
 
-// observer holds what this process has read from the change logs of one kind: the last write of
-// each that was read, and the keys that the entries named. It does no I/O. It is not safe for
+// observer holds what this process has read of the change logs of one kind. This is the last
+// write read of each, and the keys that their entries named. It does no I/O. It is not safe for
 // concurrent use.
 type observer struct {
 	kind  kind
@@ -22,12 +22,12 @@ type observer struct {
 	begun bool // a page was read
 	logs  map[string]position
 
-	// order holds each changed key once, in the order of their numbers, with the revision of the
-	// last change log that named it, and with that log's inline value, if any.
+	// order holds the changed keys in the order of their numbers, each once. With each is the
+	// revision of the last change log that named it, and that log's inline value, if any.
 	order   list.List                // of changedKey
 	changed map[string]*list.Element // by key
 	seq     int64                    // the number of the latest changed key
-	lost    int64                    // a watch that has read up to a smaller number has missed some keys
+	lost    int64                    // a watch that has read up to a smaller number has missed some
 	// floor is the revision up to which changed keys may be missing. A state read at this
 	// revision or later does not need those keys.
 	floor kv.Rev
@@ -39,7 +39,7 @@ type position struct {
 	rev     kv.Rev    // of its record
 	size    int       // of its record, in bytes
 	since   time.Time // when it was first seen like this, by this process's clock
-	removed int64     // the number of writes, if this is a tombstone, or 0
+	removed int64     // the number of writes in its tombstone, or 0
 }
 
 func (o *observer) init(keys kvkeys.Keys, k kind) {
@@ -48,9 +48,9 @@ func (o *observer) init(keys kvkeys.Keys, k kind) {
 	o.changed = make(map[string]*list.Element)
 }
 
-// look reads a page of change logs from a store that has shown revision latest. It returns false if
-// a change log went back, or is gone without a tombstone, because the store itself may have gone
-// back.
+// look reads a page of change logs from a store that has shown revision latest. It returns
+// false if change logs went back, or are gone without a tombstone, because then the store
+// itself may have gone back.
 func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool) {
 	sane = true
 	whole := true   // nothing was missed
@@ -68,7 +68,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 		}
 		l, err := decode(p)
 		if err != nil {
-			// Its entries cannot be known. Its writer will replace it with another change log.
+			// Its entries cannot be known. Its writer will replace it by another.
 			l = changeLog{seq: at.seq, floor: at.seq + 1, lost: p.Rev}
 		}
 		if p.Rev < at.rev || l.seq < at.seq {
@@ -112,8 +112,8 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 	return sane
 }
 
-// read adds the entries of a change log after its write number seq, and reports whether one of them
-// is a tombstone.
+// read adds the entries of a change log after its write number seq, and reports whether a tombstone
+// was among them.
 func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 	for _, e := range slices.Backward(l.entries) {
 		if e.seq <= seq {
@@ -159,7 +159,7 @@ func (o *observer) forget(rev kv.Rev) {
 }
 
 // since returns the changed keys after number seq, in their order, except those that a state read
-// at revision after must contain. If some keys were missed, ok is false.
+// at revision after must have. ok is false if some were missed.
 func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 	if seq < o.lost {
 		return nil, false
@@ -177,9 +177,9 @@ func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 	return keys, true
 }
 
-// stale picks a change log of another process that has not been written for a while. A long change
-// log is kept for less time, because all followers read it at every change, although its entries
-// are no longer useful.
+// stale picks a change log of another process that was not written for a while. A long change
+// log is kept for less time, because all followers read it at every change and its entries are
+// no longer useful.
 func stale(logs map[string]position, now time.Time, retention time.Duration, mine func(name string) bool) (string, position, bool) {
 	for name, at := range logs {
 		keep := retention

@@ -10,11 +10,11 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// Limits of a change log. Whenever one change log changes, readers read all of them, so these
-// limits determine what a change costs each process.
+// Limits of a change log. Readers read all change logs whenever one of them changes, so a change
+// costs each process their bytes.
 const (
 	maxBytes  = 2 << 10
-	maxIdle   = 512              // bytes of a log that may stay while no process writes it
+	maxIdle   = 512              // bytes of a log that may stay while it is not written
 	maxChunks = 8                // entries of one shard's log; readers that are further behind read the log itself
 	maxAge    = 10 * time.Second // of an entry, by the writer's clock, at the next write of the change log
 	maxInline = 768              // bytes of an inline value, besides maxBytes
@@ -22,7 +22,7 @@ const (
 
 // changeLog is the content of a change log's record: the number of its writes, and the names of the
 // records that the latest writes may have changed. The entries are complete after write number
-// floor. A reader that has read the change log up to that write, or the whole state at that write's
+// floor. A reader that has read the change log up to there, or the whole state at that write's
 // revision, has missed nothing. Other readers must read everything. Entries are hints, never facts
 // (rule S13). An inline value was written in the same transaction, and equals a read at that
 // revision.
@@ -89,8 +89,8 @@ func (l changeLog) withInline(name, value string) changeLog {
 	return l
 }
 
-// written returns the change log after its latest write was applied at a revision. Earlier writes
-// of unknown revision were applied before that revision.
+// written returns the change log after its latest write has been applied at a revision. Earlier
+// writes whose revision is unknown happened before.
 func (l changeLog) written(rev kv.Rev) changeLog {
 	if l.floor == l.seq {
 		l.lost = rev
@@ -103,10 +103,9 @@ func (l changeLog) written(rev kv.Rev) changeLog {
 	return l
 }
 
-// encode writes one line: format, number of writes, floor, lost (0 means the revision of this
-// write), and the entries. Each entry is the name after a colon. If an entry and the entry before
-// it belong to different writes, the number of writes between them precedes the entry. An inline
-// value follows its entry.
+// encode writes one line: format, number of writes, floor, lost (0 for the revision of this very
+// write), and the entries. Each entry is the name after a colon. If it is not of the same write as
+// the entry before, the number of writes since precedes it. Its inline value follows it.
 func (l changeLog) encode() []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, kvrecord.Format+" "...)
@@ -132,8 +131,8 @@ func (l changeLog) encode() []byte {
 	return b
 }
 
-// decode reads a change log's record. The names are copied from the record's bytes, and keyOf
-// checks them.
+// decode reads a change log's record. Its names are copies of the record's bytes; keyOf checks
+// them.
 func decode(p kv.Pair) (changeLog, error) {
 	text := kvrecord.Line{Rest: p.Value}
 	text.Format(MaxPiggybackBytes)

@@ -15,14 +15,14 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// New makes a kv.Store from a Store, for one namespace. The kv.Store writes change logs, serves
-// Watch from them, and owns s.
+// New makes a kv.Store of a Store for the namespace of keys. It keeps change logs, and serves Watch
+// from them. The kv.Store owns s.
 //
-// The prefixes of one Watch must all be below Keys.State of internal/kvkeys, all below Keys.Logs,
-// or all elsewhere. Watch follows records elsewhere directly, such as heartbeats. For other
-// combinations, it returns errors.ErrUnsupported. If a reader missed entries, Watch returns
-// kv.ErrCompacted. After a change of hundreds of records, it returns this error soon. The longer a
-// full read takes, the less often it returns it.
+// The prefixes of one Watch must all be below Keys.State of internal/kvkeys, all below
+// Keys.Logs, or all elsewhere, such as heartbeats, which it follows directly. For other
+// combinations, Watch returns errors.ErrUnsupported. If a reader missed entries, it returns
+// kv.ErrCompacted. After a change of hundreds of records, it does so soon. The longer a full
+// read takes, the more rarely it does so.
 func New(s Store, namespace string, o Options) kv.Store {
 	keys := kvkeys.Keys(namespace)
 	l := &store{
@@ -62,7 +62,7 @@ type store struct {
 type feed struct {
 	writers  writers
 	observer observer
-	complete kv.Rev        // the observer has every change up to this revision
+	complete kv.Rev        // the observer has everything up to here
 	latest   kv.Rev        // the latest revision that a page has shown
 	wake     chan struct{} // closed when the observer moves; nil if no watch waits
 	reader   *reader       // nil until the first watch
@@ -78,7 +78,7 @@ type reader struct {
 	err   error // after done
 }
 
-// fullRead records when a full read ended, and how long it took.
+// fullRead is when a full read ended, and how long it took.
 type fullRead struct {
 	end  time.Time
 	took time.Duration
@@ -92,10 +92,9 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.below.Get(ctx, keys...)
 }
 
-// Range reads from the Store. The read sees every change that the change logs showed before it
-// began, so its revision is at least the revision of the logs. A watch that needs to read
-// everything can begin at that revision. The first full read begins with the change logs, so that
-// the watch knows their state.
+// Range reads from the Store. It sees every change that the change logs showed before it began,
+// so its revision is at least theirs. A watch that needs to read everything can begin there.
+// The first full read first reads the change logs, so that such a watch knows their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	whole := kinds // the kind that is read in full
 	switch q.Prefix {
@@ -226,11 +225,11 @@ func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after k
 	}
 }
 
-// maxReadChunks is the number of chunks that are read together and are in memory at the same time.
+// maxReadChunks is the number of chunks that are read, and kept in memory, together.
 const maxReadChunks = 16
 
-// deliver reads the changed keys without an inline value, and calls fn with the changes that are
-// newer than revision after. When deliver returns, every change up to rev has been delivered.
+// deliver reads the changed keys without an inline value, and calls fn with the changes that
+// are newer than revision after. After that, everything up to rev is delivered.
 func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, after, rev kv.Rev, fn watchFunc) error {
 	atOnce := s.readKeys
 	if kind == logKind {
@@ -263,7 +262,7 @@ func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, af
 	return nil
 }
 
-// changes returns the changes of some keys. It reads the records of keys without an inline value.
+// changes returns the changes of some keys. It reads those without an inline value.
 func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev) (changes []kv.Change, err error) {
 	var read []changedKey
 	var keys []string
@@ -295,7 +294,7 @@ func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev)
 	return changes, nil
 }
 
-// missed requests a full read, but leaves time between two full reads. While thousands of records
+// missed requests a full read, but leaves time between two of them. While thousands of records
 // change, each process reads them a few times rather than thousands of times.
 func (s *store) missed(ctx context.Context, kind kind) error {
 	s.mu.Lock()
@@ -388,7 +387,7 @@ func (s *store) look(k kind, p *kv.Page) {
 	f.complete, f.latest = max(f.complete, p.Rev), max(f.latest, here)
 	before := f.observer.seq
 	if !f.observer.look(p.Pairs, f.latest, time.Now()) {
-		// Earlier pages, of both kinds, prove nothing about the store's current state.
+		// Earlier pages, of both kinds, prove nothing about the store's present state.
 		for k := range s.feeds {
 			f := &s.feeds[k]
 			f.complete, f.latest = 0, 0

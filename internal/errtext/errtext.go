@@ -1,4 +1,4 @@
-// Package errtext formats errors that wrap other errors of this module.
+// Package errtext formats errors that wrap errors of this module.
 package errtext
 
 import (
@@ -30,14 +30,14 @@ type wrapped struct {
 func (e *wrapped) Error() string { return e.text }
 func (e *wrapped) Unwrap() error { return e.err }
 
-// NotApplied is the type of sentinels for errors that mean that nothing was or will be written. See
+// NotApplied is a sentinel for errors after which nothing was written, nor will be. See
 // core.NotApplied.
 type NotApplied string
 
 func (e NotApplied) Error() string    { return string(e) }
 func (e NotApplied) NotApplied() bool { return true }
 
-// goName matches a word that may name a Go field, and the words before it that suggest a field.
+// goName matches a word that may name a field of Go code, and the words before it that suggest so.
 var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)\b`)
 
 // InKeys returns err with the fields of settings, a struct, replaced by their yaml keys. A
@@ -59,8 +59,7 @@ func InKeys(err error, settings any) error {
 	return &wrapped{text, err}
 }
 
-// collect adds the keys of t and of the structs within it, with the names of the structs around
-// them.
+// collect adds the keys of t and of its parts, each below the names of the parts around it.
 func collect(t reflect.Type, names, above string, keys map[string]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -1,4 +1,4 @@
-// Package examine contains checks that several backends share.
+// Package examine contains findings that several backends make.
 package examine
 
 import (

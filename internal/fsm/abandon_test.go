@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A stuck handler's lease is to be released while the handler runs. As long as the store refuses
-// immediately, the release is repeated after growing pauses (V3).
+// A stuck handler's lease that is to be released although it runs is released with
+// growing pauses while the store refuses at once (V3).
 func TestAbandonBacksOff(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second

@@ -53,8 +53,8 @@ func (m *Machine) bar(p *peer) {
 	m.yieldAt = m.now
 }
 
-// precedes reports whether a peer should get the shards that this process holds, either now or
-// after the peer has lived for Failback.
+// precedes reports whether a peer should get what this process holds, either now or once it has
+// lived for Failback.
 func (m *Machine) precedes(p *peer) bool {
 	switch {
 	case p.silent || p.barred || p.member.Draining:
@@ -65,8 +65,8 @@ func (m *Machine) precedes(p *peer) bool {
 	return m.cfg.Failback > 0 && p.member.Priority > m.cfg.Member.Priority
 }
 
-// patience returns how long a preceding member must live before it gets the shards that this member
-// holds. It also returns the cause.
+// patience returns how long a preceding member must live before it gets what this one holds. It
+// also returns the cause.
 func (m *Machine) patience() (time.Duration, Cause) {
 	if m.cfg.Ineligible != "" {
 		return 0, CauseIneligible
@@ -74,8 +74,8 @@ func (m *Machine) patience() (time.Duration, Cause) {
 	return m.cfg.Failback, CauseFailback
 }
 
-// successor returns the first member, in the order of C9, that should have a thing instead of this
-// member. Without such a member, it returns nil. newest is when the newest of these members
+// successor returns the first member, in the order of C9, that should have a thing instead of
+// this one. Without such a member, it returns nil. newest is when the newest of these members
 // qualified.
 func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	wait, _ := m.patience()
@@ -91,8 +91,8 @@ func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	return first, newest
 }
 
-// lookForSuccessors schedules each held shard if another member should have it. It also determines
-// when the mere passing of time may change the answer.
+// lookForSuccessors schedules each held shard if another member should have it. It also
+// determines when time alone may change that.
 func (m *Machine) lookForSuccessors() {
 	m.yieldAt = Never
 	wait, _ := m.patience()
@@ -116,9 +116,9 @@ func (m *Machine) lookForSuccessors() {
 	}
 }
 
-// yieldsTo returns the member, if any, that should have a shard that this process wants and has. It
-// also returns the time from which the member should have it. If an assigner named members for the
-// shard, the assigner moves it.
+// yieldsTo returns the member, if any, that should have a shard that this process wants and
+// has. It also returns from when on. If an assigner named members for the shard, the assigner
+// moves it.
 func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	s := &m.shards[i]
 	if wait, _ := m.patience(); wait == 0 && m.cfg.Ineligible == "" || m.lapsed || s.heirs != (Heirs{}) || driver.IsLock(s.name) {
@@ -151,9 +151,9 @@ func (m *Machine) settleHeld(i int32) {
 	}
 }
 
-// reconsider decides which member gets a wanted shard if its record names this process but no lease
-// is held. The result may be another member, or this process, for example if the other member left
-// while the handler returned.
+// reconsider decides who gets a wanted shard whose record names this process but that has no
+// held lease. It may be another member, or this process, for example if the other member has
+// gone while the handler returned.
 func (m *Machine) reconsider(i int32) {
 	o := m.shards[i].own
 	p, from := m.yieldsTo(i)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// judged makes a process eligible or ineligible.
+// judged makes a process eligible, or not.
 func (w *world) judged(q *process, why string) { w.step(q, Input{Kind: InEligible, Reason: why}) }
 
 // patient gives every process a BackoffMax and a Failback.
@@ -23,7 +23,7 @@ func (w *world) patient(backoff, failback time.Duration) {
 	}
 }
 
-// holder returns the process that holds the first shard, or nil if no process holds it.
+// holder is the process that holds the first shard, nil if there is none.
 func (w *world) holder() *process {
 	if q := w.owner(w.store.shards[0].owner.Session); q != nil && q.trusts(0, q.local(w.now)) {
 		return q
@@ -31,9 +31,9 @@ func (w *world) holder() *process {
 	return nil
 }
 
-// TestEligibilityAtRandom changes which processes are eligible, with deaths and restarts. While
-// some process is eligible, no shard lacks an owner for longer than the TTL and a few calls. Time
-// limits the moves, however often eligibility changes (C15, C16).
+// TestEligibilityAtRandom: whoever is eligible when, and with deaths and restarts: while
+// some process is eligible no shard is without an owner for longer than the TTL and a few
+// calls; and the moves are bounded by time, not by how often anybody changes (C15, C16).
 func TestEligibilityAtRandom(t *testing.T) {
 	t.Parallel()
 	const (
@@ -83,7 +83,8 @@ func TestEligibilityAtRandom(t *testing.T) {
 	}
 }
 
-// checkGaps checks that no shard lacks an owner for long while some live process is eligible.
+// checkGaps checks that no shard is without an owner for long while some process is
+// eligible and lives.
 func (w *world) checkGaps(t *testing.T, since, unowned []int64, most time.Duration) {
 	t.Helper()
 	for i, q := range w.procs {
@@ -111,9 +112,8 @@ func (w *world) checkGaps(t *testing.T, since, unowned []int64, most time.Durati
 	}
 }
 
-// TestGiftThatNobodyTakes: if no member takes a shard that a member gave up, the giver has the
-// shard again within the TTL. It gives the shard up again less and less often, until another member
-// takes it (C15).
+// TestGiftThatNobodyTakes: what a member gave up and nobody took it has again within the
+// TTL, and gives up again less and less often, until somebody else may take it (C15).
 func TestGiftThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(20)
@@ -158,8 +158,8 @@ func TestGiftThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// TestSuccessorIsGone: the successor ceases to be eligible while the holder's handler returns. The
-// holder keeps the shard (C15).
+// TestSuccessorIsGone: while its handler returned the member that was to have the shard
+// ceased to be eligible: the holder keeps it (C15).
 func TestSuccessorIsGone(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -170,7 +170,7 @@ func TestSuccessorIsGone(t *testing.T) {
 		for _, q := range w.procs {
 			w.judged(q, "ill")
 		}
-		// Their states arrive before the handler has returned.
+		// What they say arrives before the handler has returned.
 		r := &giver.runs[0]
 		w.run(w.now + int64(w.between(0, 5*time.Millisecond)))
 		if r.active && w.stats.yields == 0 {
@@ -192,8 +192,8 @@ func TestSuccessorIsGone(t *testing.T) {
 	}
 }
 
-// TestAssignedStays: if an assigner said which members claim a shard first, only the assigner moves
-// the shard.
+// TestAssignedStays: shards of which anybody said who claims them first are the assigner's to
+// move.
 func TestAssignedStays(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorldOf(1, 1, sameTTL(3))
@@ -216,8 +216,8 @@ func TestAssignedStays(t *testing.T) {
 	}
 }
 
-// TestIneligibleHaveNoTurn: members that are not eligible are passed over in the order of C9, even
-// if they are heirs.
+// TestIneligibleHaveNoTurn: members that are not eligible are passed over in the order of
+// C9, as heirs too.
 func TestIneligibleHaveNoTurn(t *testing.T) {
 	t.Parallel()
 	const delay = time.Second
@@ -242,8 +242,8 @@ func TestIneligibleHaveNoTurn(t *testing.T) {
 	}
 }
 
-// TestFailbackStartsAnew: if a member was away for its TTL, or not eligible, the time that it must
-// live starts again (C16).
+// TestFailbackStartsAnew: a member that was away for its TTL, or not eligible, has not lived
+// for as long (C16).
 func TestFailbackStartsAnew(t *testing.T) {
 	t.Parallel()
 	const failback = 8 * time.Second

@@ -17,8 +17,8 @@ var (
 	exploreStates = flag.Int("explore-states", 20_000, "how many states one exploration visits at most")
 )
 
-// A cosmos is one state of a small configuration: the machines, the store, the messages in flight,
-// and the number of faults that are left. All clocks agree.
+// A cosmos is one state of a small configuration: the machines, the store, what
+// is in flight, and how many faults are left. All clocks agree.
 type cosmos struct {
 	store   *modelStore
 	procs   []*explored
@@ -29,9 +29,10 @@ type cosmos struct {
 	log     func(p *member, text string) // nil: none
 }
 
-// A faultBudget limits an exploration by the faults in it, and not by its length alone. A delay
-// lets time pass to the next wake or time-out of some process although a message has not arrived.
-// Without delays, the network is quick, and delivers in any order.
+// A faultBudget bounds an exploration by what goes wrong in it, rather than by its
+// length alone. A delay lets time pass to the next wake or time-out of somebody
+// although something that has been sent has not arrived; without one the network
+// is quick, and delivers in any order.
 type faultBudget struct{ losses, delays, pauses, crashes, toggles, judgements int }
 
 type explored struct {
@@ -51,7 +52,7 @@ type flying struct {
 	rep *parcel
 }
 
-// A step is one choice, with the choices before it.
+// A step is one choice, and those before it.
 type step struct {
 	before *step
 	text   string
@@ -86,7 +87,7 @@ func newCosmos(members int, name driver.ShardID) *cosmos {
 
 func (c *cosmos) lock() bool { return driver.IsLock(c.name()) }
 
-// name is the name of the only shard.
+// name is that of the one shard.
 func (c *cosmos) name() driver.ShardID { return c.store.shards[0].name }
 
 func (c *cosmos) clone() *cosmos {
@@ -103,7 +104,7 @@ func (c *cosmos) clone() *cosmos {
 	return &n
 }
 
-// These methods are the world of a member in an exploration.
+// The world of a member, in an exploration.
 
 func (c *cosmos) ask(p *member, e *Effect) {
 	c.note(p, showEffect(e))
@@ -155,8 +156,8 @@ func (c *cosmos) trusting(p *member, sh int) *driver.Fence {
 	return nil
 }
 
-// next returns the earliest instant at which some process has something to do: a time-out or a
-// wake.
+// next is the earliest instant at which some process has something to do: a
+// time-out or a wake.
 func (c *cosmos) next() Instant {
 	at := Never
 	for _, p := range c.procs {
@@ -189,8 +190,8 @@ type action struct {
 	do   func(c *cosmos)
 }
 
-// actions lists the possible next steps, in a fixed order. Fair steps, which are not faults, come
-// first. Due steps of a running process happen immediately.
+// actions lists what may happen next, in a fixed order. The fair ones come first:
+// those that are no fault. What is due in a process that runs happens at once.
 func (c *cosmos) actions(faults bool) []action {
 	var out []action
 	add := func(who int, name string, do func(c *cosmos)) {
@@ -272,7 +273,7 @@ func (c *cosmos) actions(faults bool) []action {
 	return out
 }
 
-// wake handles what is due in one process: the oldest time-out, or otherwise a wake.
+// wake handles what is due in one process: the oldest time-out, else a wake.
 func (c *cosmos) wake(i int) {
 	p := c.procs[i]
 	for k := range p.calls {
@@ -284,7 +285,7 @@ func (c *cosmos) wake(i int) {
 	p.step(c.now, Input{Kind: InWake})
 }
 
-// faults adds the steps that consume the budget.
+// faults adds the steps that use up the budget.
 func (c *cosmos) faults(add func(who int, name string, do func(c *cosmos))) {
 	if c.budget.losses > 0 {
 		for i := range c.flight {
@@ -330,7 +331,7 @@ func (c *cosmos) toggle(i int) {
 	p.step(c.now, Input{Kind: InUnwant, Shard: c.name()})
 }
 
-// judge makes a member eligible or ineligible.
+// judge makes a member eligible, or not eligible.
 func (c *cosmos) judge(i int) {
 	p, why := c.procs[i], ""
 	if p.barred == "" {
@@ -356,8 +357,8 @@ func (c *cosmos) apply(a action) {
 	}
 }
 
-// settle lets every step that is not a fault happen, oldest first, for a while. It then checks that
-// the shard has an owner if any member wants it (W1).
+// settle lets everything that is no fault happen, oldest first, for a while, and
+// checks that the shard then has an owner if anybody wants it (W1).
 func (c *cosmos) settle(d time.Duration) {
 	for _, p := range c.procs {
 		p.paused = false
@@ -400,8 +401,8 @@ func (c *cosmos) settle(d time.Duration) {
 	c.judged(rules, record)
 }
 
-// judged checks, at a calm end, that no member keeps a shard that another should have (C15, C16),
-// unless that other member was given the shard and did not take it.
+// judged checks, at a calm end, that no member keeps a shard that another one is to have
+// (C15, C16), unless that one was given it and did not take it.
 func (c *cosmos) judged(rules ignored, record driver.Owner) {
 	for _, p := range c.procs {
 		if p.dead || record.Session == "" || record.Session != p.m.Session() || p.shunned(0) {
@@ -418,9 +419,9 @@ func (c *cosmos) judged(rules ignored, record driver.Owner) {
 	}
 }
 
-// explore visits every reachable state, breadth first, up to a number of states. It returns the
-// number of states, and the depth to which they are complete. At regular intervals, it follows a
-// state to a calm end.
+// explore visits every state that can be reached, breadth first, up to a number
+// of states, and returns how many there were and to which depth they are
+// complete. Every so many states are followed to a calm end.
 func explore(from *cosmos, depth, most, settleEvery int) (states, complete int, settled int, v *violation, at *cosmos) {
 	seed := maphash.MakeSeed()
 	var d digest
@@ -463,7 +464,8 @@ func explore(from *cosmos, depth, most, settleEvery int) (states, complete int, 
 	return len(seen), complete, settled, nil, nil
 }
 
-// calm runs a configuration, without faults and choices, until a condition is true.
+// calm runs a configuration, without faults and without choices, until a
+// condition holds.
 func (c *cosmos) calm(t *testing.T, until func() bool) {
 	t.Helper()
 	for range 10_000 {
@@ -479,15 +481,15 @@ func (c *cosmos) calm(t *testing.T, until func() bool) {
 	t.Fatalf("the start of the exploration was not reached:\n%v", c.history)
 }
 
-// wanted returns a state in which every member wants the shard and none has joined.
+// wanted is where everybody wants the shard and nobody has joined.
 func (c *cosmos) wanted(*testing.T) {
 	for _, p := range c.procs {
 		p.step(c.now, Input{Kind: InWant, Shard: c.name()})
 	}
 }
 
-// held returns a state in which the first member holds the shard, the others are live, and nothing
-// is in flight.
+// held is where the first member holds the shard, the others are live, and
+// nothing is in flight.
 func (c *cosmos) held(t *testing.T) {
 	c.wanted(t)
 	c.calm(t, func() bool {
@@ -499,7 +501,7 @@ func (c *cosmos) held(t *testing.T) {
 	})
 }
 
-// beatReply continues until the reply to a heartbeat of the holder is on its way.
+// beatReply goes on to where the reply to a heartbeat of the holder is on its way.
 func (c *cosmos) beatReply(t *testing.T) int {
 	found := -1
 	c.calm(t, func() bool {
@@ -513,14 +515,14 @@ func (c *cosmos) beatReply(t *testing.T) int {
 	return found
 }
 
-// ill returns a state in which the holder has just found out that it is not eligible.
+// ill is where the holder is not eligible, and has just found out.
 func (c *cosmos) ill(t *testing.T) {
 	c.held(t)
 	c.judge(0)
 }
 
-// returned returns a state in which the member with the higher priority has just joined, while the
-// other member holds the shard.
+// returned is where the member with the higher priority has just joined, while the other
+// one holds the shard.
 func (c *cosmos) returned(t *testing.T) {
 	for _, p := range c.procs {
 		p.cfg.Failback, p.m.cfg.Failback = 400*time.Millisecond, 400*time.Millisecond
@@ -532,15 +534,15 @@ func (c *cosmos) returned(t *testing.T) {
 	c.calm(t, func() bool { return c.procs[0].m.Session() != "" && len(c.flight) == 0 })
 }
 
-// stalled returns a state in which the holder was stopped while that reply was on its way.
+// stalled is where the holder was stopped while that reply was on its way.
 func (c *cosmos) stalled(t *testing.T) {
 	c.held(t)
 	c.beatReply(t)
 	c.procs[0].paused = true
 }
 
-// stopped returns a state in which the holder has been stopped almost long enough to be evicted,
-// after a slow reply to its last heartbeat. It may run again at any step.
+// stopped is where the holder has been stopped nearly long enough to be evicted,
+// after the reply to its last heartbeat took long. It may run again at any step.
 func (c *cosmos) stopped(t *testing.T) {
 	c.held(t)
 	f := c.take(c.beatReply(t))
@@ -552,9 +554,9 @@ func (c *cosmos) stopped(t *testing.T) {
 	c.calm(t, func() bool { return c.now >= since.Add(850*time.Millisecond) })
 }
 
-// TestExplore visits every interleaving, advance of time, lost request and lost reply of small
-// configurations, as deep as the limits allow. It prints the number of states of each level, which
-// determines how deep a limited run gets.
+// TestExplore visits every interleaving, time advance, lost request and lost
+// reply of small configurations, as deep as the bounds allow. How many states a
+// level has, and so how deep a bounded run gets, is printed.
 //
 //	go test ./internal/fsm -run TestExplore -v -args -explore-states 500000
 func TestExplore(t *testing.T) {

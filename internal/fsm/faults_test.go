@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A plan describes the faults of one run: the probability of each fault per packet, and how often
-// each kind of fault begins.
+// A plan says how nasty one run is: chances per packet, and how often a fault of
+// which kind begins.
 type plan struct {
 	loseRequest, loseReply, duplicate float64
 	late                              float64 // packets that take up to 3.5 s
@@ -85,7 +85,7 @@ func (w *world) anyone() *process { return w.procs[w.rng.IntN(len(w.procs))] }
 
 func (w *world) anyShard() int { return w.rng.IntN(len(w.store.shards)) }
 
-// pauseOne stops a process, as SIGSTOP or a suspended machine does.
+// pauseOne stops a process as SIGSTOP or a suspended machine does.
 func (w *world) pauseOne() { w.pause(w.anyone(), w.between(30*time.Millisecond, 3*time.Second)) }
 
 func (w *world) pause(q *process, d time.Duration) {
@@ -98,7 +98,7 @@ func (w *world) pause(q *process, d time.Duration) {
 	w.after(d, func() { w.resume(q) })
 }
 
-// resume lets a process handle, in any order, the messages that arrived while it was stopped.
+// resume lets a process handle, in any order, what came while it was stopped.
 func (w *world) resume(q *process) {
 	if !q.up || !q.paused {
 		return
@@ -113,7 +113,7 @@ func (w *world) resume(q *process) {
 	}
 }
 
-// afterGrant injects a fault into a process at the worst moment.
+// afterGrant strikes a process at the worst moment.
 func (w *world) afterGrant(q *process) {
 	idx := q.idx
 	w.after(w.between(0, 20*time.Millisecond), func() {
@@ -139,8 +139,8 @@ func (w *world) crashOne() {
 	w.restart(q, w.between(time.Millisecond, 3*time.Second), w.chance(0.3))
 }
 
-// restart ends a process and begins a new one after a while. The new process stands for another
-// machine under the same node label, which may supersede the former session.
+// restart ends a process and begins a new one after a while: another machine
+// under the same node label, which may supersede the former session.
 func (w *world) restart(q *process, after time.Duration, supersede bool) {
 	q.up, q.paused, q.inbox = false, false, nil
 	next := *q
@@ -151,7 +151,7 @@ func (w *world) restart(q *process, after time.Duration, supersede bool) {
 	})
 }
 
-// start replaces q with its successor.
+// start puts the successor of q in its place.
 func (w *world) start(q *process, supersede bool) {
 	cfg := q.cfg
 	cfg.Member.Supersede = supersede && w.alone(q)
@@ -168,7 +168,7 @@ func (w *world) start(q *process, supersede bool) {
 	}
 }
 
-// alone reports whether no other process has the node label of q. Only then may the process
+// alone reports whether the node label of q is its own: only then may it
 // supersede.
 func (w *world) alone(q *process) bool {
 	for _, o := range w.procs {
@@ -201,8 +201,8 @@ func (w *world) cut(q *process, which int, d time.Duration) {
 	})
 }
 
-// slowThenGone makes replies come slowly, and then lets nothing arrive at all. Because of this
-// case, trust is counted from the sending.
+// slowThenGone is the case for which trust is counted from the sending: replies
+// come slowly, and then nothing comes at all.
 func (w *world) slowThenGone() {
 	q := w.anyone()
 	if q.slow {
@@ -223,8 +223,8 @@ func (w *world) slowThenGone() {
 	})
 }
 
-// outage makes the store unreachable for all processes, immediately or after a time of slow
-// answers. In the second case, some answers arrive after the store became unreachable.
+// outage makes the store unreachable for everybody, now, or after it answered
+// slowly for a while: then some answers arrive when it is out of reach already.
 func (w *world) outage() {
 	if w.sluggish {
 		return
@@ -263,13 +263,13 @@ func (w *world) restore() {
 	}
 }
 
-// input gives a running process an input from its application.
+// input gives a process an input from its application, when it runs.
 func (w *world) input(q *process, d time.Duration, fn func()) {
 	w.at(d, event{kind: evInput, proc: q.idx, inc: q.inc, fn: fn})
 }
 
-// toggle makes a process want a shard, or no longer want it. The process may change its mind
-// immediately.
+// toggle wants or does not want a shard any more, and may change its mind at
+// once.
 func (w *world) toggle() {
 	q, sh := w.anyone(), w.anyShard()
 	n := 1 + w.rng.IntN(3)
@@ -304,7 +304,7 @@ func (w *world) unwant(q *process, sh int) {
 	w.tell(q, sh)
 }
 
-// preempt acts as an operator who moves a shard to a live session.
+// preempt is an operator who moves a shard to some live session.
 func (w *world) preempt() {
 	if len(w.store.members) == 0 || w.down {
 		return
@@ -321,8 +321,8 @@ func (w *world) preempt() {
 	w.wakeObservers()
 }
 
-// evictByOperator ends a live session. As for a superseded session, the exclusion of its leases is
-// no longer guaranteed.
+// evictByOperator ends a live session; its exclusion is given up, as for a
+// superseded one.
 func (w *world) evictByOperator() {
 	if len(w.store.members) == 0 || w.down {
 		return
@@ -352,7 +352,7 @@ func (w *world) handlerStalls() {
 	})
 }
 
-// leaveAndReturn stops a process in an orderly way and starts it again.
+// leaveAndReturn is a process that is stopped and started anew without crashing.
 func (w *world) leaveAndReturn() {
 	q := w.anyone()
 	w.input(q, 0, func() {
@@ -361,7 +361,7 @@ func (w *world) leaveAndReturn() {
 	})
 }
 
-// calm ends all faults. Stopped processes run again, and dead ones may come back.
+// calm ends all faults: who is stopped runs, who is dead comes back, or not.
 func (w *world) calm() {
 	w.quiet = true
 	w.tracef("faults end")

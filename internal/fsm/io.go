@@ -65,13 +65,13 @@ type InputKind uint8
 
 // The inputs, and which fields of Input they use.
 const (
-	// InWake: only time has passed. The machine expects it at or after Machine.WakeAt.
+	// InWake: only time has passed. It is expected at or after Machine.WakeAt.
 	InWake InputKind = iota
 	// InWant: this process wants Shard, or all of Shards. It claims free shards no earlier than
 	// after Wait.
 	InWant
 	// InUnwant: this process no longer wants Shard, or Shards. A held lease drains. The shard is
-	// then handed to session To if To is not empty and alive, and otherwise released.
+	// then handed to session To if that is not empty and lives, and otherwise released.
 	InUnwant
 	// InDrained: the handler that was started for the grant of Shard and Token has returned.
 	InDrained
@@ -101,8 +101,8 @@ const (
 	// driver.ErrStoreChanged (I1).
 	InStoreChanged
 	// InPrefer: for each of Shards, wanted here or not, Heirs names the sessions that claim it
-	// first when it is free (C9). This is only advice. An heir that is not alive, or does not act,
-	// is passed over.
+	// first when it is free (C9). This is only advice. An heir that does not live, or does not
+	// act, is passed over.
 	InPrefer
 	// InUpdate: this process publishes State from now on. The machine numbers it.
 	InUpdate
@@ -112,7 +112,7 @@ const (
 )
 
 // Heirs are the sessions that claim a shard before all others, in this order. Empty sessions, and
-// sessions that are not alive, are passed over.
+// those that do not live, are passed over.
 type Heirs [2]driver.SessionID
 
 // Input is one thing that happened. Its Kind determines which fields are used.
@@ -165,9 +165,9 @@ const (
 	// EffRevoke: Fence may no longer be used, because of Cause.
 	EffRevoke
 	// EffSettled: the lease of Fence is over, with Outcome. It comes exactly once for each
-	// EffGrant: after the EffRevoke, after the handler was joined, and before the next EffGrant of
-	// the shard. It answers the callers that wait for the lease, whether a reply, a view or the end
-	// of the session decided the outcome.
+	// EffGrant: after the EffRevoke, after the handler was joined, and before the next EffGrant
+	// of the shard. It is the answer to callers that wait for the lease, whether a reply, a view
+	// or the end of the session decided it.
 	EffSettled
 	// EffYield: the runner should ask the handler of Fence to stop, because of Cause. The shard
 	// goes to another member, although this process still wants it.
@@ -243,11 +243,11 @@ const (
 	// OutcomeTransferred: the shard was transferred to the session in Owner. If the shard was
 	// wanted here again, this is the process's own session.
 	OutcomeTransferred
-	// OutcomeUnknown: the record is now Owner, which belongs to a later lease. No reply shows how
-	// this lease ended.
+	// OutcomeUnknown: the record is Owner, of a later lease. No reply shows how the shard left
+	// this lease.
 	OutcomeUnknown
-	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries again, and
-	// no caller waits for the new attempt.
+	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries again,
+	// and no caller waits for that.
 	OutcomeRefused
 	// OutcomeLost: the lease was revoked before its handler returned, or the session
 	// ended before the shard was given back, because of Cause.

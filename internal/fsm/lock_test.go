@@ -11,7 +11,7 @@ import (
 
 const lockA driver.ShardID = driver.LockPrefix + "a"
 
-// crowd joins beside n members that precede this one in the order of C9.
+// crowd joins beside n members that come first in the order of C9.
 func (l *lone) crowd(n int, shards ...driver.ShardState) {
 	l.t.Helper()
 	l.join("s")
@@ -29,7 +29,7 @@ func lockState(id driver.SessionID, token driver.Token) driver.ShardState {
 	return driver.ShardState{Shard: lockA, Owner: driver.Owner{Session: id, Token: token}}
 }
 
-// locks claims a lock, lets the store grant it, and returns its fence.
+// locks claims a lock, which is granted, and returns its fence.
 func (l *lone) locks(name driver.ShardID, token driver.Token) driver.Fence {
 	l.t.Helper()
 	l.step(Input{Kind: InWant, Shard: name})
@@ -45,7 +45,7 @@ func (l *lone) locks(name driver.ShardID, token driver.Token) driver.Fence {
 	return f
 }
 
-// unlocks gives a lock back, and returns the call that releases it.
+// unlocks gives a lock back, and returns the call of its release.
 func (l *lone) unlocks(f driver.Fence) *Effect {
 	l.t.Helper()
 	l.step(Input{Kind: InUnwant, Shard: f.Shard})
@@ -57,8 +57,8 @@ func (l *lone) unlocks(f driver.Fence) *Effect {
 	return r
 }
 
-// TestLocksAreForgotten is C17: thousands of names leave nothing in the machine, whichever members
-// locked them. A lock is claimed without a wait for members that may not want it.
+// TestLocksAreForgotten is C17: thousands of names leave nothing in the machine, whoever
+// locked them, and a lock is claimed without a wait for members that may not want it.
 func TestLocksAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -81,8 +81,8 @@ func TestLocksAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLockRivals is C17: a waiting member claims a released lock immediately, beside members that
-// may not want it. It waits only for members that took the lock before.
+// TestLockRivals is C17: a lock that was released is claimed at once by a member that waits
+// for it, beside others that may not want it, but after those that took it meanwhile.
 func TestLockRivals(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -108,8 +108,8 @@ func TestLockRivals(t *testing.T) {
 	}
 }
 
-// TestForgottenTokenStaysBurnt: a view from before a lock was given back grants nothing, although
-// the machine has forgotten the lock (C1).
+// TestForgottenTokenStaysBurnt: a view from before a lock was given back grants nothing,
+// though the lock was forgotten meanwhile (C1).
 func TestForgottenTokenStaysBurnt(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -123,8 +123,8 @@ func TestForgottenTokenStaysBurnt(t *testing.T) {
 	}
 }
 
-// TestOutstandingCallKeepsTheLock: the reply to a call names shards by their places. So no other
-// shard gets the place of a shard in an outstanding call.
+// TestOutstandingCallKeepsTheLock: the reply to a call names shards by their places, so that
+// no other shard gets the place of one in a call that is outstanding.
 func TestOutstandingCallKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -150,8 +150,8 @@ func TestOutstandingCallKeepsTheLock(t *testing.T) {
 	}
 }
 
-// TestLockOfTheDead is C17: a member claims and releases a lock that it does not want after the
-// holder has ended.
+// TestLockOfTheDead is C17: a member that does not want a lock claims it when its holder has
+// ended, and releases it.
 func TestLockOfTheDead(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -188,8 +188,8 @@ func TestLockOfTheDead(t *testing.T) {
 	}
 }
 
-// TestUnlistedLockIsFree: if a full state lacks a lock, the lock is free (R2). This does not apply
-// to the member's own lock, which may be newer than the state.
+// TestUnlistedLockIsFree: a full state that does not have a lock any more says that it is
+// free (R2); but not one's own, which may be newer.
 func TestUnlistedLockIsFree(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -208,8 +208,8 @@ func TestUnlistedLockIsFree(t *testing.T) {
 	}
 }
 
-// TestLockGoesToNobody: a lock that is given back is released, and not handed to the only other
-// member, which may not want it. Priority gives it to no member (C13, C15, C16).
+// TestLockGoesToNobody: a lock that is given back is released, and not handed to the only
+// other member, which may not want it; and it is nobody's by priority (C13, C15, C16).
 func TestLockGoesToNobody(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)

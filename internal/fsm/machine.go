@@ -7,10 +7,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of outstanding calls. The first manyBeats heartbeats may be as close together as a twelfth
-// of the smallest TTL watched. The others, up to maxBeats, are a twelfth of the member's own TTL
-// apart, so that there is always room for one (C10). After a lapse, there are at most lapsedBeats
-// heartbeats, and lapsedReads reads, each for half a TTL (C6).
+// Limits of outstanding calls. The first manyBeats heartbeats may be as close as a twelfth of
+// the smallest TTL watched. The others, up to maxBeats, are a twelfth of the member's own TTL
+// apart, so that there is always room for one (C10). After a lapse, there are at most
+// lapsedBeats heartbeats, and lapsedReads reads, each for half a TTL (C6).
 const (
 	manyBeats   = 12
 	maxBeats    = 24
@@ -118,8 +118,8 @@ type Machine struct {
 	minTTL  Instant // smallest TTL watched, or 0
 	wideTo  Instant // until then all members are watched, because most watched members fell silent
 
-	// buried holds the suspects of evictions without an answer, including evictions sent under an
-	// earlier session. It is used only to report the evictor.
+	// buried holds the suspects of evictions without an answer, including evictions sent under
+	// an earlier session. It serves only to report the evictor.
 	buried map[CallID][]driver.Member
 
 	shards []shard
@@ -326,8 +326,8 @@ func (m *Machine) Settled() bool {
 	return true
 }
 
-// AppendMembers appends the members that are known to be alive: this member first, then the others
-// in the order of their sessions.
+// AppendMembers appends the members known to live: this one first, then the others in the order
+// of their sessions.
 func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	if m.phase == live {
 		self := m.cfg.Member
@@ -347,7 +347,7 @@ func (m *Machine) Preferred(name driver.ShardID) bool {
 	return ok && !driver.IsLock(name) && m.shards[i].heirs != Heirs{}
 }
 
-// Owner returns the newest known record of a shard if the session that it names is alive, and
+// Owner returns the newest known record of a shard if the session that it names lives, and
 // otherwise the zero Owner.
 func (m *Machine) Owner(name driver.ShardID) driver.Owner {
 	i, ok := m.index[name]
@@ -367,7 +367,7 @@ func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
 	return b
 }
 
-// fatal handles the errors that end more than one call, and reports whether err is one.
+// fatal handles the errors that end more than one call, and reports whether err did.
 func (m *Machine) fatal(err error) bool {
 	switch {
 	case err == nil:
@@ -382,9 +382,9 @@ func (m *Machine) fatal(err error) bool {
 	return true
 }
 
-// ended counts a kind's consecutive calls without an answer. The outcome of these calls is unknown,
-// or their time was up. If a backend was still connecting when the time was up, it reports the call
-// as not applied.
+// ended counts a kind's consecutive calls without an answer. These are calls whose outcome is
+// unknown, and calls whose time was up. A backend that was still connecting reports a call of
+// the second kind as not applied.
 func (c *call) ended(err error, now Instant) {
 	if err == nil || !driver.Unknown(err) && now < c.until {
 		c.failed = 0
@@ -394,8 +394,8 @@ func (c *call) ended(err error, now Instant) {
 }
 
 // callTimeout returns the time-out of a call about n items that begins now. On a store that
-// answers, it is less than the TTL, so that a server that hangs delays no takeover. If calls of
-// this kind have failed before, the time-out is up to CallTimeout.
+// answers, it is less than the TTL, so that a server that hangs delays no takeover. If such
+// calls have failed before, it is up to CallTimeout.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
 	c := &m.calls[k]
 	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime

@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A member is one process: a machine, and as much of the runner and the application as the protocol
-// sees. At every step, it checks the machine's promises about inputs and effects. The surrounding
-// world carries its calls to the store and runs its handlers.
+// A member is one process: a machine, and as much of the runner and of the
+// application as the protocol sees. It checks, at every step, what the machine
+// promises about its own inputs and effects. The world it lives in carries its
+// calls to the store and runs its handlers.
 type member struct {
 	idx, inc int
 	out      outside
@@ -33,7 +34,7 @@ type member struct {
 	isHalted bool
 	isLeft   bool
 
-	// The facts that the machine may know, kept separately from the machine.
+	// What the machine may know, kept apart from the machine.
 	proven    Instant // latest send instant of a successful join or heartbeat of this session
 	hasProof  bool
 	peers     []heardPeer
@@ -42,7 +43,7 @@ type member struct {
 	buried []driver.SessionID // in this step: the answer says that this process evicted them
 }
 
-// outside contains what a member needs from the world around it.
+// outside is what a member needs from the world around it.
 type outside interface {
 	ask(p *member, e *Effect)
 	resync(p *member)
@@ -51,9 +52,9 @@ type outside interface {
 	extended(p *member)
 	yields(p *member, sh int)
 	event(p *member, e *Effect)
-	// stepped is called for each step of p, with the machine's configuration before the step.
+	// stepped gets each step of p, and the machine's configuration before it.
 	stepped(p *member, cfg *Config, in *Input, out []Effect)
-	// trusting returns a fence of sh that another process currently trusts, or nil.
+	// trusting returns a fence of sh that some other process trusts now, or nil.
 	trusting(p *member, sh int) *driver.Fence
 }
 
@@ -69,7 +70,7 @@ type asked struct {
 	suspects []driver.Suspect
 }
 
-// run is the work of a process on one shard.
+// run is what a process does with one shard.
 type run struct {
 	held   bool // granted, and not revoked
 	active bool // the handler has not been joined
@@ -137,8 +138,8 @@ func (p *member) call(id CallID) *asked {
 	return nil
 }
 
-// onCall reports whether a call of the kind, in the name of the session and about the shard, is
-// outstanding. A call of a former session affects no later lease.
+// onCall reports whether a call of that kind in the name of the session, that
+// names the shard, is outstanding. One of a former session touches no later lease.
 func (p *member) onCall(kind EffectKind, id driver.SessionID, name driver.ShardID) bool {
 	for i := range p.calls {
 		if p.calls[i].kind != kind || p.calls[i].session != id {
@@ -162,11 +163,11 @@ func (p *member) holds() bool {
 	return false
 }
 
-// trusts reports whether the process trusts its lease of sh at the instant now of its own clock.
-// Like a validity check, it decides by the clock.
+// trusts reports whether the process believes in its lease of sh at the instant
+// now of its own clock, as a validity check decides it: by the clock.
 func (p *member) trusts(sh int, now Instant) bool { return p.runs[sh].held && now < p.until }
 
-// step feeds one input to the machine and checks the effects.
+// step feeds one input to the machine and checks what comes of it.
 func (p *member) step(now Instant, in Input) {
 	if now < p.now {
 		panic("time went backwards")
@@ -186,7 +187,8 @@ func (p *member) step(now Instant, in Input) {
 	p.after(&in, lost, halts)
 }
 
-// before records an input. It reports whether the input ends the session, or everything.
+// before keeps the books about an input. It reports whether the input ends the
+// session, or everything.
 func (p *member) before(in *Input, session driver.SessionID) (lost, halts bool) {
 	switch in.Kind {
 	case InWant:
@@ -267,8 +269,8 @@ func (p *member) addSuccess(s success) {
 	p.successes = append(p.successes, s)
 }
 
-// viewed records when a change of each peer arrived. It reports whether the page shows that the
-// session is gone.
+// viewed notes when a change of each peer arrived. It reports whether the page
+// says that the session is gone.
 func (p *member) viewed(v *driver.View, session driver.SessionID) (lost bool) {
 	peers := p.peers[:0]
 	for _, h := range p.peers {
@@ -298,8 +300,8 @@ func (p *member) viewed(v *driver.View, session driver.SessionID) (lost bool) {
 	return session != "" && contains(v.Gone, session)
 }
 
-// unsilenced records the newer versions that refused evictions reported, unless a view reported a
-// newer version before.
+// unsilenced notes the newer versions that refused evictions told, unless a view
+// told of a newer one before.
 func (p *member) unsilenced(suspects []driver.Suspect, results []driver.EvictResult) {
 	for i, x := range suspects {
 		h := find(p.peers, x.Session)
@@ -336,7 +338,7 @@ func contains(ids []driver.SessionID, id driver.SessionID) bool {
 	return false
 }
 
-// effect checks one effect, records it and passes it on.
+// effect checks one effect, keeps the books about it and passes it on.
 func (p *member) effect(e *Effect) {
 	switch e.Kind {
 	case EffGrant:
@@ -391,7 +393,7 @@ func (p *member) effect(e *Effect) {
 	}
 }
 
-// asks checks a call that the machine requests.
+// asks checks a call that the machine wants made.
 func (p *member) asks(e *Effect) {
 	c := asked{id: e.Call, kind: e.Kind, session: e.Session, sentAt: p.now, timeout: e.Timeout}
 	if e.Timeout <= 0 {
@@ -451,7 +453,7 @@ func (p *member) asks(e *Effect) {
 	case EffRead:
 		most = lapsedReads + lapsedBeats
 	}
-	// Calls of a former session may still be outstanding. Their replies are ignored.
+	// Calls of a former session may still be outstanding: its replies are ignored.
 	n := 0
 	for i := range p.calls {
 		if p.calls[i].kind == e.Kind && p.calls[i].session == e.Session {
@@ -464,7 +466,7 @@ func (p *member) asks(e *Effect) {
 	p.out.ask(p, e)
 }
 
-// gives checks a release, or a transfer to another member or to the process itself.
+// gives checks a release, or a transfer to another or to oneself.
 func (p *member) gives(f driver.Fence, toSelf bool) {
 	r := &p.runs[p.shardIndex(f.Shard)]
 	if r.held {
@@ -479,8 +481,8 @@ func (p *member) gives(f driver.Fence, toSelf bool) {
 	r.burnt = max(r.burnt, f.Token)
 }
 
-// evicts checks that the silence of a suspect was complete, and that this member's own heartbeats
-// covered it without a gap until now (C5).
+// evicts checks that the silence of a suspect was complete, and covered by own
+// heartbeats without a gap, up to now (C5).
 func (p *member) evicts(x driver.Suspect) {
 	h := find(p.peers, x.Session)
 	if h == nil || h.version != x.Version {
@@ -503,7 +505,7 @@ func (p *member) evicts(x driver.Suspect) {
 	}
 }
 
-// public returns the state that the process publishes, with its lock.
+// public is what the process says, with its lock.
 func (p *member) public() driver.MemberState {
 	st := p.shown()
 	if p.cfg.HostLock != "" {
@@ -515,7 +517,7 @@ func (p *member) public() driver.MemberState {
 	return st
 }
 
-// shown returns public without the lock.
+// shown is public without the lock.
 func (p *member) shown() driver.MemberState {
 	st := p.says
 	if p.barred != "" {
@@ -524,8 +526,8 @@ func (p *member) shown() driver.MemberState {
 	return st
 }
 
-// yields checks that a shard that is given up without a request is held, and that some member
-// should have it (C15, C16).
+// yields checks that what is given up without being asked for is held, and that there is
+// somebody to have it (C15, C16).
 func (p *member) yields(e *Effect) {
 	sh := p.shardIndex(e.Fence.Shard)
 	r := &p.runs[sh]
@@ -538,8 +540,7 @@ func (p *member) yields(e *Effect) {
 	p.out.yields(p, sh)
 }
 
-// precedes reports whether a peer should get the shards that this process holds, for the given
-// cause.
+// precedes reports whether a peer is to have what this process holds, for that cause.
 func (p *member) precedes(h *heardPeer, cause Cause) bool {
 	if h.member.Ineligible() != "" || h.member.Draining {
 		return false
@@ -550,15 +551,14 @@ func (p *member) precedes(h *heardPeer, cause Cause) bool {
 	return cause == CauseFailback && h.member.Priority > p.says.Priority && p.now >= h.since.Add(p.cfg.Failback)
 }
 
-// shunned reports whether the process gave a shard away that no member took, and now waits before
+// shunned reports whether the process gave a shard away, nobody took it, and it waits before
 // it gives it away again.
 func (p *member) shunned(sh int32) bool {
 	g := p.m.gifts[sh]
 	return g != nil && (g.n > 0 || p.m.now < g.at.Add(p.cfg.BackoffMax))
 }
 
-// former reports whether the session belonged to this process, or to an earlier process in its
-// place.
+// former reports whether the session was of this process, or of one before in its place.
 func (p *member) former(id driver.SessionID) bool {
 	var idx, inc, n int
 	_, err := fmt.Sscanf(string(id), "m%d.%d.%d", &idx, &inc, &n)
@@ -611,8 +611,8 @@ func (p *member) grant(e *Effect) {
 	p.out.granted(p, sh)
 }
 
-// settled checks that a lease is reported as settled once, after its handler was joined, and that
-// the outcome agrees with the store.
+// settled checks that a lease is reported as settled once, after its handler was
+// joined, and that the outcome is what the store has.
 func (p *member) settled(e *Effect) {
 	r := &p.runs[p.shardIndex(e.Fence.Shard)]
 	if r.fence != e.Fence || r.held || r.active || !r.open {
@@ -699,7 +699,7 @@ func (p *member) after(in *Input, lost, halts bool) {
 	}
 }
 
-// clone returns an independent copy in another world.
+// clone returns an independent copy that lives in another world.
 func (p *member) clone(out outside, store *modelStore) *member {
 	c := *p
 	c.out, c.store = out, store

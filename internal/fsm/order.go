@@ -9,8 +9,8 @@ import (
 // turn returns how long this member waits before it acts on something that several members may act
 // on. The first in order does not wait. The k-th waits k delays, at most three, and some jitter
 // (C9). Heirs come first. The others are in the order of priority, then of the rendezvous hash of
-// the thing and the node (Thaler and Ravishankar), then of the session. The session named last
-// comes after all other living sessions (C13). Members that are not eligible are passed over (C15).
+// the thing and the node (Thaler and Ravishankar), then of the session. The session last comes
+// after all other living ones (C13). Members that are not eligible are passed over (C15).
 func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Duration {
 	const most = 3
 	if last != "" && last == m.sess {
@@ -50,8 +50,8 @@ func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Du
 	return m.delay(rank)
 }
 
-// turnOf returns the turn at a shard. At a released lock, only its rivals have a turn. Rivals are
-// the members that are known to want the lock (C17).
+// turnOf returns the turn at a shard. At a released lock, only its rivals have one, which are
+// the members that are known to want it (C17).
 func (m *Machine) turnOf(s *shard, thing uint64) time.Duration {
 	switch {
 	case !driver.IsLock(s.name):
@@ -81,10 +81,9 @@ func (m *Machine) rival(s *shard, id driver.SessionID) {
 	}
 }
 
-// standby returns the session that immediately gets a shard given up here, or "" if none is known
-// that is likely to act (C13). The standby is the first heir that is likely to act, or else the
-// only other member. A member is likely to act if it has sent a heartbeat within half its TTL, is
-// eligible and does not drain.
+// standby returns the session that immediately gets a shard given up here, or "" if none is
+// known that is likely to act (C13). It is the first such heir, or else the only other member.
+// Such a member has sent a heartbeat within half its TTL, is eligible and does not drain.
 func (m *Machine) standby(s *shard) driver.SessionID {
 	for _, h := range s.heirs {
 		if m.acts(m.alive[h]) {
@@ -150,7 +149,7 @@ func (r *rng) upTo(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * r.float())
 }
 
-// backoff returns least, doubled n times up to most, minus a random part of up to half.
+// backoff returns least, doubled n times up to most, less a random part of up to half.
 func (r *rng) backoff(least, most time.Duration, n int) time.Duration {
 	d := least
 	for ; n > 0 && d < most; n-- {

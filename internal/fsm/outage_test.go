@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// TestOutageEvictsNobody: running members are not evicted because the store was away (C5). They own
-// everything again within a TTL and a few round trips of its return. This is true for any mix of
-// TTLs, however slow the store is before and after, and whether calls fail or hang.
+// TestOutageEvictsNobody: whatever the mix of TTLs, however slow the store is before
+// and after, and whether calls fail or hang meanwhile: members that run are not
+// evicted because the store was away (C5), and they own everything again a TTL and
+// a few round trips after its return.
 //
 //	go test ./internal/fsm -run TestOutageEvictsNobody -args -seeds 20000
 func TestOutageEvictsNobody(t *testing.T) {
@@ -48,9 +49,10 @@ func TestOutageEvictsNobody(t *testing.T) {
 
 const outagesOfARun = 5
 
-// TestLongOutageBesideAShortTTL: a member watches another member with a much shorter TTL. While the
-// store is silent, it sends heartbeats at the pace of the shorter TTL. These unanswered heartbeats
-// leave room for its own, so it stays trusted, because the outage is shorter than its TTL.
+// TestLongOutageBesideAShortTTL: a member that watches one of a much shorter TTL sends
+// heartbeats at that one's pace while the store is away and says nothing. So many
+// without an answer leave room for its own: it is trusted all the time, since the
+// outage is shorter than its TTL.
 func TestLongOutageBesideAShortTTL(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorldOf(1, 1, []time.Duration{8 * time.Second, 500 * time.Millisecond})
@@ -67,8 +69,8 @@ func TestLongOutageBesideAShortTTL(t *testing.T) {
 	}
 }
 
-// runOutages plays one world without other faults. It reports an eviction, a session that ended, a
-// broken rule, or a shard without an owner at the end.
+// runOutages plays one world without any other fault, and reports an eviction, a
+// session that ended, a broken rule, or a shard that has no owner at the end.
 func runOutages(seed uint64) (err error) {
 	defer func() {
 		if v, ok := recover().(*violation); ok {

@@ -154,8 +154,8 @@ func (m *Machine) findPeer(id driver.SessionID) (int, bool) {
 	})
 }
 
-// watch chooses the members whose heartbeats this member watches. In a small cluster, it watches
-// all members. In a large one, it watches a few predecessors on the ring of sessions (O3).
+// watch chooses the members whose heartbeats to see. In a small cluster, these are all members.
+// In a large one, they are a few predecessors on the ring of sessions (O3).
 func (m *Machine) watch() {
 	m.watched, m.minTTL = m.watched[:0], 0
 	if m.phase != live {
@@ -197,7 +197,7 @@ func (m *Machine) watch() {
 }
 
 // AppendWatch appends the sessions whose heartbeats the machine needs, with the versions that it
-// knows. They become ObserveQuery.Beats of the next Observe.
+// knows. They are ObserveQuery.Beats of the next Observe.
 func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	if m.phase != live {
 		return b
@@ -208,10 +208,10 @@ func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	return b
 }
 
-// covered is one half of C5. A success proves that the store was reached between its sending and
-// its arrival. If it arrives long after the previous one was sent, every silence clock restarts.
-// Between the two, this process or the store may have been away, so silence means nothing. If the
-// gap were measured from arrival to arrival, late replies would hide an outage.
+// covered is one half of C5. A success proves that the store was reached between its sending
+// and its arrival. If it arrives long after the previous one was sent, every silence clock
+// restarts. In between, this process or the store may have been away, so silence means nothing.
+// If the gap were measured from arrival to arrival, late replies would hide an outage.
 func (m *Machine) covered(sentAt Instant) {
 	if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
 		for _, p := range m.watched {
@@ -221,17 +221,16 @@ func (m *Machine) covered(sentAt Instant) {
 	m.okSentAt = max(m.okSentAt, sentAt)
 }
 
-// proven is the other half of C5. It reports whether the newest success was sent so recently that
-// silence is covered up to now. The heartbeats sent while a member is quiet (see quiet) bring a
-// success every TTL/12 after the round trip. An older success may be from before an outage that
-// still lasts.
+// proven is the other half of C5. It reports whether the newest success was sent so recently
+// that silence is covered up to now. Quiet heartbeats (quiet) bring one every TTL/12 after the
+// round trip. An older success may be from before an outage that lasts.
 func (m *Machine) proven() bool {
 	ttl := Instant(m.base())
 	return m.now-m.okSentAt <= min(ttl/2, ttl/6+m.slow)
 }
 
-// watchSilence finds members that were silent for their TTL. If their silence is proven (C5), it
-// evicts those for which it is this process's turn (C9).
+// watchSilence finds members that were silent for their TTL. It evicts those whose turn is this
+// process's (C9), if their silence is proven (C5).
 func (m *Machine) watchSilence() {
 	var suspects []driver.Suspect
 	var members []driver.Member
@@ -290,9 +289,8 @@ func (m *Machine) quiet() bool {
 	return false
 }
 
-// widen watches all members for a while if most of the watched few are silent. Without this, if
-// many members die together, the dead members that they had watched would be found only a few per
-// TTL.
+// widen watches all members for a while if most of the watched few are silent. Otherwise, after
+// many members die, the members that they had watched would be found dead only a few per TTL.
 func (m *Machine) widen() {
 	if m.wideTo != 0 {
 		if m.now >= m.wideTo {
@@ -316,9 +314,9 @@ func (m *Machine) widen() {
 	m.resync()
 }
 
-// AppendSilent appends the sessions of watched members without a seen heartbeat for their TTL, if
-// this session is trusted at now. Unlike silence that leads to an eviction (C5), this silence needs
-// no proof, because operators read it.
+// AppendSilent appends the sessions of watched members of which no heartbeat was seen for their
+// TTL, if this session is trusted at now. Unlike the silence that leads to an eviction (C5), it
+// needs no proof, because it is for operators.
 func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.SessionID {
 	if !m.Trusted(now) {
 		return b
@@ -331,8 +329,8 @@ func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.Sessi
 	return b
 }
 
-// AppendHeard appends, for each watched member, the instant at which its last heartbeat was seen,
-// for operators.
+// AppendHeard appends, for each watched member, the instant at which its last heartbeat was seen.
+// It is for operators.
 func (m *Machine) AppendHeard(b []Heard) []Heard {
 	for _, p := range m.watched {
 		b = append(b, Heard{Session: p.member.Session, At: p.changed})
@@ -406,7 +404,7 @@ func (m *Machine) evicted(in *Input) {
 		case in.Evictions[k].Evicted || in.Evictions[k].Current == 0:
 			gone = m.removePeer(suspect.Session) || gone
 		case p.version == suspect.Version:
-			// The member did send a heartbeat, but the stream of changes has not shown it.
+			// The member did send a heartbeat, which the stream of changes has not shown.
 			p.version, p.beat = in.Evictions[k].Current, true
 			m.heardOf(p)
 			m.resync()

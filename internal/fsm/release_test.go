@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestReleaseHandsOn is C13: a shard that a member gives up goes to another member without any
-// delay. If no other member wants the shard, it does not move.
+// TestReleaseHandsOn is C13: what a member gives up is another's without anybody's
+// delay, unless nobody else wants it, and then it does not wander.
 func TestReleaseHandsOn(t *testing.T) {
 	t.Parallel()
 	const trip = 4 * time.Millisecond // of a packet in a calm world, at most
@@ -81,8 +81,8 @@ func TestReleaseHandsOn(t *testing.T) {
 	}
 }
 
-// TestStandbyIsLikelyToAct: no shard goes to a member that may be dead or that drains. If several
-// members may or may not want the shard, it goes to none of them (C13).
+// TestStandbyIsLikelyToAct: no shard goes to a member that may be dead, or is to be
+// emptied, or is one of several of which nobody knows whether they want it (C13).
 func TestStandbyIsLikelyToAct(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -120,10 +120,10 @@ func TestStandbyIsLikelyToAct(t *testing.T) {
 	}
 }
 
-// other returns a member other than q.
+// other is a member that is not q.
 func (w *world) other(q *process) *process { return w.procs[(q.idx+1)%len(w.procs)] }
 
-// returnEarly makes q's handler of the first shard return by itself.
+// returnEarly has q's handler of the first shard return by itself.
 func (w *world) returnEarly(q *process) {
 	w.step(q, Input{Kind: InDrained, Shard: "s0", Token: q.runs[0].fence.Token})
 }
@@ -133,15 +133,15 @@ func (w *world) withdraw(q *process) {
 	w.tell(q, 0)
 }
 
-// withdrawAndReturn makes q want the shard again while its release is under way.
+// withdrawAndReturn has q want the shard again while its release is under way.
 func (w *world) withdrawAndReturn(q *process) {
 	w.step(q, Input{Kind: InUnwant, Shard: "s0"})
 	w.returnEarly(q)
 	w.step(q, Input{Kind: InWant, Shard: "s0"})
 }
 
-// TestTurnEndsWithTheRecord: the wait for a turn to claim one record does not delay the claim of
-// the next record (C13).
+// TestTurnEndsWithTheRecord: the wait for a turn to claim one record delays no claim of
+// the next one (C13).
 func TestTurnEndsWithTheRecord(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Second)

@@ -8,10 +8,9 @@ import (
 
 var ignoreFlag = flag.String("ignore", "", "comma-separated rules that are not checked, so that a mutant has to break another")
 
-// A violation is a broken rule. It has the rule's id in core/driver, in
-// docs/internals/conformance.md, or among the machine's own invariants, and one line that explains
-// it. The checks panic with it. The driver of the run (simulation, exploration, fuzzing) adds how
-// to replay the run.
+// A violation is a broken rule: its id in core/driver or docs/internals/conformance.md, or of the
+// machine's own invariants, and one line that explains it. The checks panic with it, and
+// the driver of the run (simulation, exploration, fuzzing) adds how to replay.
 type violation struct {
 	rule string
 	text string
@@ -19,7 +18,7 @@ type violation struct {
 
 func (v *violation) Error() string { return v.rule + ": " + v.text }
 
-// Rules that have no id elsewhere.
+// Rules that have no number elsewhere.
 const (
 	ruleOutstanding = "calls"    // at most three heartbeats and one batch of each other kind
 	ruleLivelock    = "livelock" // the machine asks to be woken for ever at one instant
@@ -27,7 +26,7 @@ const (
 	rulePanic       = "panic"    // the machine panicked
 )
 
-// ignored is the set of rules that the flag -ignore names.
+// ignored is the set of rules named by -ignore.
 type ignored []string
 
 func newIgnored() ignored {

@@ -66,8 +66,8 @@ func (m *Machine) backOff() {
 	m.joins++
 }
 
-// lapse revokes all leases when trust has ended. late is how late this step is. If the process did
-// not run, it sent no heartbeat, so the store did not cause the lapse.
+// lapse revokes all leases when trust has ended. late is how late this step is. If the process
+// did not run, it sent no heartbeat, so the store is not the reason.
 func (m *Machine) lapse(late time.Duration) {
 	if m.phase != live || m.lapsed || m.now < m.until {
 		return
@@ -107,10 +107,10 @@ func (m *Machine) mayBeat() bool {
 		m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)
 }
 
-// mayRead reports whether reads are sent. While trust has lapsed, one is sent every TTL/12 until
-// one is answered, then every TTL/4. Each read is small and limited, so a slow one delays no other,
-// unlike a read of the whole namespace. One read at a time may take all of CallTimeout, so that it
-// can connect even if connecting takes longer than half a TTL.
+// mayRead reports whether reads are sent. While trust has lapsed, one is sent every TTL/12
+// until one is answered, then every TTL/4. Each is small and limited, so, unlike a read of the
+// whole namespace, a slow one delays no other. One read at a time may take all of CallTimeout,
+// so that it can connect even if connecting takes longer than half a TTL.
 func (m *Machine) mayRead() bool { return m.lapsed && len(m.reads) < lapsedReads }
 
 func (m *Machine) sendRead(long bool) {
@@ -158,8 +158,8 @@ func take(calls *[]beat, id CallID) (b beat, ok bool) {
 	return beat{}, false
 }
 
-// together finds the call that was sent together with another call at sentAt, and notes in it that
-// the other call has ended.
+// together finds the call that was sent with another at sentAt, and notes in it that the other
+// has ended.
 func together(calls []beat, sentAt Instant) {
 	for i := range calls {
 		if calls[i].sentAt == sentAt {
@@ -168,9 +168,9 @@ func together(calls []beat, sentAt Instant) {
 	}
 }
 
-// unheard counts a heartbeat after a lapse whose outcome is unknown although the read sent with it
-// was answered. In an outage, neither the heartbeat nor the read gets an answer. Of several
-// heartbeats sent at about the same time, unheard counts only one. A refusal is an answer.
+// unheard counts a heartbeat after a lapse whose outcome is unknown although the read sent with
+// it was answered. In an outage, neither gets an answer. Of several heartbeats sent at about
+// the same time, unheard counts one. A refusal is an answer.
 func (m *Machine) unheard(sentAt Instant) {
 	ttl := m.cfg.Member.TTL
 	switch since := sentAt.Sub(m.deafAt); {
@@ -185,8 +185,8 @@ func (m *Machine) unheard(sentAt Instant) {
 	}
 }
 
-// base returns the TTL that sets the pace of heartbeats. It is the member's own TTL or, if smaller,
-// the smallest TTL watched (C5).
+// base returns the TTL that sets the pace of heartbeats. This is the member's own or, if that
+// is less, the smallest one watched (C5).
 func (m *Machine) base() time.Duration {
 	ttl := m.cfg.Member.TTL
 	if m.minTTL > 0 {
@@ -195,9 +195,9 @@ func (m *Machine) base() time.Duration {
 	return ttl
 }
 
-// interval returns the time from an answered heartbeat to the next: a third of the TTL, minus
-// jitter. On a slow store, the interval is shorter, so that the next answer still comes in time to
-// cover the silence of others (C5).
+// interval returns the time from an answered heartbeat to the next: a third of the TTL, less
+// jitter. On a slow store, it is less, so that the next answer still comes in time to cover the
+// silence of others (C5).
 func (m *Machine) interval() time.Duration {
 	ttl := m.base()
 	d := min(m.cfg.Interval, ttl/3)
@@ -213,10 +213,10 @@ func (m *Machine) pace() time.Duration {
 	return m.base() / 12
 }
 
-// late returns how long a heartbeat may remain unanswered before the next is sent (C4), over
-// another connection if the store has several servers. This time is longer on a slow store, so that
-// not every heartbeat is sent twice. It is also longer after a lapse, so that an outage does not
-// use up the unanswered heartbeats that C6 allows.
+// late returns how long a heartbeat may go unanswered before the next is sent (C4), over another
+// connection if the store has several servers. It is longer on a slow store, so that not every
+// heartbeat is sent twice. It is longer after a lapse, so that an outage does not use up the
+// unanswered heartbeats that C6 allows.
 func (m *Machine) late() time.Duration {
 	ttl := m.base()
 	if m.lapsed {
@@ -228,8 +228,8 @@ func (m *Machine) late() time.Duration {
 	return m.pace()
 }
 
-// sendBeat sends a heartbeat, and schedules the next one for the time at which this one is late. A
-// late reply still counts from its sending (C10).
+// sendBeat sends a heartbeat, and schedules the next one for when this one is late. A late
+// reply still counts from its sending (C10).
 func (m *Machine) sendBeat() {
 	if m.lapsed && len(m.reads) < lapsedReads+lapsedBeats {
 		m.sendRead(false) // the outcomes of the two distinguish an outage from lost answers
@@ -274,7 +274,7 @@ func (m *Machine) beaten(id CallID, err error) {
 	if m.lapsed {
 		m.lapsed = false
 		m.event(EventRegained, nil)
-		// Each shard needs a new token first (C7). All shards share one delay, so they share one
+		// Each shard needs a new token first (C7). All share one delay, so they share one
 		// batch.
 		m.dueAll(m.now.Add(m.rng.upTo(m.cfg.Member.TTL / 24)))
 	}
@@ -289,7 +289,7 @@ func (m *Machine) untilNext() time.Duration {
 	return max(at.Sub(m.now), 0)
 }
 
-// lost ends the session because of err. The session's record no longer exists.
+// lost ends the session, whose record no longer exists, because of err.
 func (m *Machine) lost(err error) {
 	m.revokeAll(CauseSessionLost)
 	m.event(EventSessionLost, err)
@@ -305,8 +305,8 @@ func (m *Machine) lost(err error) {
 // their joins double.
 const duel = 10
 
-// drop forgets the outstanding calls of the session. Leases that were being given back are lost for
-// the reason cause.
+// drop forgets the outstanding calls of the session. Leases that were being given back are lost,
+// because of cause.
 func (m *Machine) drop(cause Cause) {
 	m.former = m.sess
 	m.beats, m.reads = m.beats[:0], m.reads[:0]

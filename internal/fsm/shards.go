@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A shard is the machine's knowledge of one shard. There may be 100,000 shards that this process
+// A shard is what the machine knows of one shard. There may be 100,000 shards that this process
 // does not own, so the part that only an owner needs is separate.
 type shard struct {
 	name      driver.ShardID
@@ -118,8 +118,8 @@ func (m *Machine) expect(n int) { m.shards = slices.Grow(m.shards, max(0, n)) }
 // mine reports whether the newest known record names this session.
 func (m *Machine) mine(s *shard) bool { return m.phase == live && s.owner.Session == m.sess }
 
-// free reports whether the record may be claimed. A record may be claimed if it names no session,
-// or a session that has no record and so is dead forever. The store decides at the claim (A1).
+// free reports whether the record may be claimed. Such a record names no session, or one that
+// has no record and so is dead forever. The store decides at the claim (A1).
 func (m *Machine) free(s *shard) bool {
 	id := s.owner.Session
 	return id == "" || id != m.sess && m.alive[id] == nil
@@ -157,8 +157,8 @@ func (m *Machine) unwant(name driver.ShardID, to driver.SessionID) {
 	m.schedule(i, m.now)
 }
 
-// prefer sets the sessions that claim a shard first. If this member is waiting for its turn, prefer
-// computes the turn again.
+// prefer sets the sessions that claim a shard first. If a turn is being waited for, it is computed
+// again.
 func (m *Machine) prefer(name driver.ShardID, h Heirs) {
 	i := m.shard(name)
 	s := &m.shards[i]
@@ -258,8 +258,8 @@ func (m *Machine) revokeAll(cause Cause) {
 func (s *shard) burn(t driver.Token) { s.burnt = s.burnt || t >= s.owner.Token }
 
 // learnState reads a record, and its head if there is one, from a view. The head of this session's
-// grant is as good as the head in the reply, because no other session can move it, and the first
-// commit compares it with the store's (F1).
+// grant is as good as the one in the reply. No other session can move it, and the first commit
+// compares it with the store's (F1).
 func (m *Machine) learnState(st *driver.ShardState) {
 	i := m.shard(st.Shard)
 	m.learn(i, st.Owner)
@@ -278,9 +278,9 @@ func (m *Machine) learnState(st *driver.ShardState) {
 	}
 }
 
-// learn reads a record from any source. The record counts only if it is newer than the newest known
-// record (C1). A release keeps the token and clears the session. If two sessions have one token,
-// the store forgot a grant (S14).
+// learn reads a record from any source. It counts only if it is newer than the newest known
+// (C1). A release keeps the token and clears the session. If two sessions have one token, the
+// store forgot a grant (S14).
 func (m *Machine) learn(i int32, o driver.Owner) {
 	s := &m.shards[i]
 	if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != "" && s.owner.Session != "" {
@@ -355,7 +355,7 @@ func (m *Machine) dueAll(at Instant) {
 }
 
 // dueFree schedules every wanted shard that may be claimed, and every lock of a member that has
-// left. Each waits for its turn. An attempt made before the shard was free does not count.
+// gone. Each waits for its turn. An attempt from before the shard was free does not count.
 func (m *Machine) dueFree() {
 	for i := range m.shards {
 		if s := &m.shards[i]; (s.want || driver.IsLock(s.name)) && m.free(s) {
@@ -365,8 +365,8 @@ func (m *Machine) dueFree() {
 	}
 }
 
-// settle does the next thing that one shard needs. It judges by the state alone, so that it does
-// not matter which event, view or timer caused the call (C2).
+// settle does the next thing that one shard needs. It judges by the state alone, so that the event,
+// view or timer that led here does not matter (C2).
 func (m *Machine) settle(i int32) {
 	s := &m.shards[i]
 	if s.lease() == draining && m.now >= s.own.drainBy {
@@ -398,7 +398,8 @@ func (m *Machine) settle(i int32) {
 	}
 }
 
-// settleMine decides what to do with a shard if its record names this session but no lease is held.
+// settleMine decides what to do with a shard whose record names this session and that has no
+// held lease.
 func (m *Machine) settleMine(i int32) {
 	s := &m.shards[i]
 	if s.own == nil {
@@ -511,8 +512,8 @@ func (m *Machine) decide(k callKind, i int32) {
 	m.shards[i].flight = k
 }
 
-// again schedules the shards that waited for a call that has ended, but no more than the next call
-// takes, so that each is scheduled only once. It reports whether there was any.
+// again schedules the shards that waited for a call that has ended, as many as the next call
+// takes. So each is scheduled only once. It reports whether there was any.
 func (m *Machine) again() bool {
 	any := false
 	for k := acquire; k <= release; k++ {
@@ -643,9 +644,9 @@ func (m *Machine) transferred(in *Input) {
 	}
 }
 
-// refused reports whether err means that a transfer was not applied, and that trying again may not
-// help. A fence error that names the current record does not prove a refusal, because an earlier
-// attempt may have been applied. In that case, learn decides.
+// refused reports whether err means that a transfer was not applied, and that trying again may
+// not help. A fence error that names the current record does not prove a refusal. An earlier
+// attempt may have been applied, which learn decides.
 func refused(err error) bool {
 	if f, ok := errors.AsType[*driver.FencedError](err); ok && f.Current != (driver.Owner{}) {
 		return false

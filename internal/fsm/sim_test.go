@@ -30,8 +30,8 @@ const (
 	burialTime = time.Minute
 )
 
-// newWorld makes the world of a seed. Most worlds have three members, two shards and a TTL of one
-// second.
+// newWorld makes the world of a seed: mostly three members, two shards and a TTL
+// of one second.
 func newWorld(seed uint64, rules ignored) *world {
 	rng := rand.New(rand.NewPCG(seed, 0x7e6d5c4b3a291807))
 	members := [...]int{3, 3, 3, 2, 4}[rng.IntN(5)]
@@ -91,7 +91,7 @@ func newWorld(seed uint64, rules ignored) *world {
 	if rng.IntN(50) == 0 {
 		w.after(w.between(2*time.Second, chaosTime), w.storeChanges)
 	}
-	// This source is separate, so that known seeds keep their course.
+	// A source of its own, so that the seeds known for something keep their course.
 	if prefs := rand.New(rand.NewPCG(seed, 0x1f2e3d4c5b6a7988)); prefs.IntN(3) == 0 {
 		w.after(time.Second, func() { w.prefer(prefs) })
 	}
@@ -112,7 +112,7 @@ func newWorld(seed uint64, rules ignored) *world {
 	return w
 }
 
-// judge occasionally makes one process eligible or ineligible.
+// judge finds one process eligible now and then, or not.
 func (w *world) judge(judge *rand.Rand) {
 	why := [...]string{"", "", "ill", "late"}[judge.IntN(4)]
 	q := w.procs[judge.IntN(len(w.procs))]
@@ -125,7 +125,7 @@ func (w *world) judge(judge *rand.Rand) {
 	}
 }
 
-// update occasionally makes one process publish another state.
+// update has one process tell something else about itself now and then.
 func (w *world) update(updates *rand.Rand) {
 	st := driver.MemberState{Priority: int32(updates.IntN(3)), Weight: int32(updates.IntN(9)), Draining: updates.IntN(2) == 0}
 	q := w.procs[updates.IntN(len(w.procs))]
@@ -138,8 +138,8 @@ func (w *world) update(updates *rand.Rand) {
 	}
 }
 
-// prefer occasionally tells one process which sessions claim a shard first: live members, members
-// that are gone, the process itself, or none.
+// prefer tells one process now and then who claims a shard first: members that
+// live, that are gone, itself, or nobody.
 func (w *world) prefer(prefs *rand.Rand) {
 	var heirs Heirs
 	for k := range heirs {
@@ -158,8 +158,8 @@ func (w *world) prefer(prefs *rand.Rand) {
 	}
 }
 
-// storeChanges answers the next heartbeat of one process with the error that the store has changed
-// (S14).
+// storeChanges answers the next heartbeat of one process with an error that
+// says that the store is another one (S14).
 func (w *world) storeChanges() {
 	q := w.anyone()
 	w.input(q, 0, func() {
@@ -184,12 +184,12 @@ func (w *world) acked(q *process, hw *handlerWrite, seq driver.Seq) {
 	}
 }
 
-// runSeed runs one world to its end and reports any broken rule.
+// runSeed runs one world to its end and reports a broken rule.
 func runSeed(seed uint64, rules ignored, trace *strings.Builder) (w *world, v *violation) {
 	return recordSeed(seed, rules, trace, nil)
 }
 
-// recordSeed is like runSeed, with a recorder, which may be nil.
+// recordSeed is runSeed with a recorder, unless that is nil.
 func recordSeed(seed uint64, rules ignored, trace *strings.Builder, r Recorder) (w *world, v *violation) {
 	defer func() {
 		switch r := recover().(type) {
@@ -205,8 +205,8 @@ func recordSeed(seed uint64, rules ignored, trace *strings.Builder, r Recorder) 
 	w.run(int64(chaosTime))
 	w.calm()
 	w.run(int64(chaosTime + calmTime))
-	// Joins whose answers were lost left records without heartbeats. On the ring, they are evicted
-	// a few at a time.
+	// Joins whose answer was lost left records that nobody beats. On the ring they
+	// are evicted a few at a time.
 	for end := w.now + int64(burialTime); w.now < end && w.buries(); {
 		w.run(w.now + int64(calmTime/4))
 	}
@@ -241,8 +241,8 @@ func recordSeed(seed uint64, rules ignored, trace *strings.Builder, r Recorder) 
 	return w, nil
 }
 
-// gives reports whether a shard is on its way to the member that should have it (C15, C16), or was
-// recently and may come back.
+// gives reports whether a shard is on its way to whom it is due (C15, C16), or was not long
+// ago, and may come back.
 func (w *world) gives() bool {
 	for _, q := range w.procs {
 		if !q.up || q.isHalted {
@@ -261,8 +261,8 @@ func (w *world) gives() bool {
 	return false
 }
 
-// checkOwners checks that, after all faults, every wanted shard has an owner that runs it, and that
-// no record names an unrelated session (W1, C2).
+// checkOwners: with faults over, every wanted shard has an owner that runs it,
+// and no record names a session that has nothing to do with it (W1, C2).
 func (w *world) checkOwners() {
 	for sh := range w.store.shards {
 		s := &w.store.shards[sh]
@@ -298,9 +298,8 @@ func (w *world) anyLive() bool {
 	return slices.ContainsFunc(w.procs, func(q *process) bool { return q.up && !q.isHalted && q.m.Session() != "" })
 }
 
-// checkYield checks that, after all faults, no process keeps a shard that another should have (C15,
-// C16). A process may keep the shard if the other process was given it and did not take it, or if
-// an assigner moves it.
+// checkYield: with faults over, no process keeps a shard that another one is to have (C15,
+// C16), unless it was given to somebody who did not take it, or is an assigner's to move.
 func (w *world) checkYield(owner, q *process, sh int) {
 	name := w.store.shards[sh].name
 	if driver.IsLock(name) || !q.want[sh] || q.barred != "" || q.says.Draining || q.m.Session() == "" ||
@@ -315,7 +314,7 @@ func (w *world) checkYield(owner, q *process, sh int) {
 	}
 }
 
-// checkKnowledge checks that, after all faults, every process knows the current records.
+// checkKnowledge: with faults over, everybody knows the records as they are.
 func (w *world) checkKnowledge() {
 	for _, q := range w.procs {
 		if !q.up || q.m.Session() == "" {
@@ -349,7 +348,7 @@ func (w *world) checkKnowledge() {
 	}
 }
 
-// buries reports whether live members still have dead ones to evict.
+// buries reports whether the members that live have dead ones left to evict.
 func (w *world) buries() bool {
 	alive := 0
 	for _, m := range w.store.members {
@@ -360,7 +359,7 @@ func (w *world) buries() bool {
 	return alive > 0 && alive < len(w.store.members)
 }
 
-// owner returns the process that has the session now, or nil.
+// owner is the process that is the session now, nil if there is none.
 func (w *world) owner(id driver.SessionID) *process {
 	for _, q := range w.procs {
 		if q.up && id != "" && q.m.Session() == id {
@@ -370,7 +369,7 @@ func (w *world) owner(id driver.SessionID) *process {
 	return nil
 }
 
-// checkEmpty checks that nothing is owned when nothing is wanted any longer, and that every process
+// checkEmpty: nothing is wanted any more, so nothing is owned, and everybody
 // knows that leaving loses nothing.
 func (w *world) checkEmpty() {
 	for _, q := range w.procs {
@@ -385,8 +384,8 @@ func (w *world) checkEmpty() {
 	}
 }
 
-// checkGone checks that sessions that left have no record. If a join got no answer, its session may
-// have a record until some member evicts it.
+// checkGone: the sessions that left have no record. One whose join got no answer
+// may have one until somebody evicts it.
 func (w *world) checkGone(left []driver.SessionID) {
 	for _, id := range left {
 		if id != "" && w.store.member(id) != nil {
@@ -395,8 +394,8 @@ func (w *world) checkGone(left []driver.SessionID) {
 	}
 }
 
-// totals has the counts of all seeds, and the least of each count per 1,000 seeds. With lower
-// counts, zero violations would prove nothing.
+// totals of all seeds. The least of each, per 1,000 seeds, without which zero
+// violations would prove nothing.
 type totals struct {
 	mu sync.Mutex
 	n  []int

@@ -4,10 +4,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// modelStore is the driver's contract as plain sequential code: one namespace in memory, in which
-// every operation is one atomic step. The machines of a simulation or an exploration share it. It
-// remembers more than a store would, so that a checker can tell what really happened. A copy made
-// with clone is independent.
+// modelStore is the driver's contract as plain sequential code: one namespace in
+// memory, whose every operation is one atomic step. It is what the machines of a
+// simulation or an exploration share, and it remembers more than a store would,
+// so that a checker can tell what really happened. A value copy made with clone
+// is independent.
 type modelStore struct {
 	rev     int64
 	now     int64 // real time in nanoseconds, set by the owner before each call
@@ -30,8 +31,9 @@ type modelShard struct {
 	last   writeID        // of the last commit applied
 }
 
-// grantedLease is a lease as the store granted it. Its exclusion no longer applies after it was
-// preempted, or after supersession or an operator ended its session (C11, S1).
+// grantedLease is a lease as the store granted it. Its exclusion is given up
+// when it was preempted, or its session ended by supersession or by an operator
+// (C11, S1).
 type grantedLease struct {
 	fence   driver.Fence
 	head    driver.Head // as it found it
@@ -57,8 +59,8 @@ type departure struct {
 	rev     int64
 }
 
-// writeID orders the writes of one shard as their handlers made them. The index counts the writes
-// of one lease.
+// writeID orders the writes of one shard as their handlers made them: the index
+// counts the writes of one lease.
 type writeID struct {
 	token driver.Token
 	index int
@@ -80,7 +82,8 @@ func newModelStore(shards []driver.ShardID) *modelStore {
 	return s
 }
 
-// clone returns an independent copy. The copies share append-only data, up to its current length.
+// clone returns an independent copy. What is only appended to is shared up to
+// its length.
 func (s *modelStore) clone() *modelStore {
 	c := *s
 	c.shards = append([]modelShard(nil), s.shards...)
@@ -143,7 +146,7 @@ func (s *modelStore) remove(id driver.SessionID) {
 	}
 }
 
-// exempt ends the exclusion of all leases of a session (C11).
+// exempt gives up the exclusion of all leases of a session (C11).
 func (s *modelStore) exempt(id driver.SessionID) {
 	for i := range s.shards {
 		for j := range s.shards[i].leases {
@@ -154,8 +157,8 @@ func (s *modelStore) exempt(id driver.SessionID) {
 	}
 }
 
-// join is the second half of a join: the compare-and-set on the label's record. That record was
-// read at revision seen when the call began (M3).
+// join is the second half of a join: the compare-and-set on the label's record,
+// which was read at revision seen when the call began (M3).
 func (s *modelStore) join(m driver.Member, seen int64) error {
 	l := s.label(m.Node)
 	switch {
@@ -210,7 +213,7 @@ func (s *modelStore) grant(sh *modelShard, to driver.SessionID) driver.Fence {
 	return f
 }
 
-// lease returns a granted lease, or nil if the store never granted it.
+// lease finds a granted lease, nil if the store never granted it.
 func (sh *modelShard) lease(f driver.Fence) *grantedLease {
 	for i := len(sh.leases) - 1; i >= 0; i-- {
 		if sh.leases[i].fence == f {
@@ -332,8 +335,8 @@ func (s *modelStore) commit(g ignored, w driver.Write, id writeID) driver.Commit
 	return driver.CommitResult{Head: sh.head}
 }
 
-// observe returns the changes since revision since, or nil if there are none. With 0, it returns
-// the full state.
+// observe returns what changed since revision since (0: the full state), nil if
+// nothing did.
 func (s *modelStore) observe(since int64, beats []driver.Beat) *driver.View {
 	v := &driver.View{Reset: since == 0}
 	found := v.Reset

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestTakeoverOnASlowStore: a death costs the TTL and three round trips (the proof that the store
-// serves, the eviction, the claim). This is true on any store that answers within a third of the
-// TTL (V1, C5).
+// TestTakeoverOnASlowStore: a death costs the TTL and three round trips (the proof
+// that the store serves, the eviction, the claim), however slow the store is, as
+// long as it answers within a third of the TTL (V1, C5).
 func TestTakeoverOnASlowStore(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second // of newCalmWorld
@@ -52,8 +52,8 @@ func TestTakeoverOnASlowStore(t *testing.T) {
 	}
 }
 
-// takeover kills the owner of the first shard. It returns the time until another member holds the
-// lease.
+// takeover kills the owner of the first shard and returns how long it takes until
+// another member holds its lease.
 func (w *world) takeover(t *testing.T, limit time.Duration) time.Duration {
 	t.Helper()
 	dead := w.owner(w.store.shards[0].owner.Session)
@@ -73,8 +73,9 @@ func (w *world) takeover(t *testing.T, limit time.Duration) time.Duration {
 	}
 }
 
-// TestFreshMemberTakesOver: a member that joined a moment before the holder died needs at most the
-// TTL from its own join. So does a single process that restarts.
+// TestFreshMemberTakesOver: a member that joined a moment before the holder died
+// needs no longer than the TTL from the moment it joined; and so does a process
+// that restarts alone.
 func TestFreshMemberTakesOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -116,8 +117,8 @@ func TestFreshMemberTakesOver(t *testing.T) {
 	}
 }
 
-// TestMassDeath: if most members die at the same time, the survivors find all dead members within
-// one TTL more than if only a few had died (V1, O3).
+// TestMassDeath: when most members die at once, the survivors find all of the dead
+// within a TTL more than if there had been few of them (V1, O3).
 func TestMassDeath(t *testing.T) {
 	massDeath(t, [][2]int{{40, 38}, {40, 20}, {100, 90}, {100, 10}})
 }
@@ -171,8 +172,8 @@ func massDeath(t *testing.T, cases [][2]int) {
 	}
 }
 
-// TestDuelIsDamped: if two processes supersede each other under one label, they join less and less
-// often (V4).
+// TestDuelIsDamped: two processes that supersede each other under one label do so
+// less and less often (V4).
 func TestDuelIsDamped(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorldOf(1, 1, sameTTL(2))

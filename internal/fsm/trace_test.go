@@ -29,7 +29,7 @@ var (
 	tracedFlag = flag.Int("traced", 100, "of how many seeds the simulation's traces are written and checked")
 )
 
-// A recorder writes traces. It is safe for concurrent use.
+// A recorder writes traces. Safe for concurrent use.
 type recorder struct {
 	dir  string
 	mu   sync.Mutex
@@ -92,7 +92,7 @@ func (r *recorder) close() error {
 	return r.err
 }
 
-// TestMain writes traces of tests that build one case, if a flag asks for them.
+// TestMain writes traces of tests that build one case, if that is asked for.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *scenesFlag == "" {
@@ -108,7 +108,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// of returns the directory of a seed.
+// of is the directory of a seed.
 func of(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf("seed-%d", seed)) }
 
 // write simulates a seed and writes the traces of its processes.
@@ -139,8 +139,8 @@ func accepted(t *testing.T, dir string) *trace.Report {
 	return r
 }
 
-// TestTraces checks traces of the simulation. Each step is accepted, and the members' leases,
-// tokens, evictions and commits are consistent.
+// TestTraces checks traces of the simulation: each step is accepted, and the members' leases,
+// tokens, evictions and commits fit together.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	traced := share.Of(t, "traced", *tracedFlag, 10)
@@ -172,8 +172,8 @@ func TestWriteTraces(t *testing.T) {
 	}
 }
 
-// built lists mutants whose case does not occur in mutantSeeds runs of the simulation, with the
-// test that builds it.
+// built are mutants whose case does not come in mutantSeeds runs of the simulation, with the test
+// that builds it.
 var built = map[string]string{
 	"C6: heartbeats that nobody answers are sent for ever":                   "TestUnansweredHeartbeatsGoSilent",
 	"C13: a turn outlives the record that it was for":                        "TestTurnEndsWithTheRecord",
@@ -185,7 +185,7 @@ var built = map[string]string{
 	"S14: a token of two sessions goes unnoticed":                            "TestTokenOfTwoSessionsHalts",
 }
 
-// rare lists mutants whose case occurs in the simulation, but not within mutantSeeds runs.
+// rare are mutants whose case the simulation brings, but not in mutantSeeds runs.
 var rare = []string{
 	"C1: what a lock that was forgotten had burnt is granted again",
 	"C16: the time of a member that was not eligible counts",
@@ -193,24 +193,23 @@ var rare = []string{
 	"F1: the store ignores the number of a write",
 }
 
-// unmet lists the mutants that leave no evidence in a trace.
+// unmet are the mutants that leave nothing in a trace.
 var unmet = []string{
 	"C17: places of locks that were forgotten stay empty", // costs memory only
 }
 
-// goOn lists rules whose breach does not end a traced simulation. A store breaks these rules, and
-// the simulation continues so that the consequences show.
+// goOn are rules whose breach does not end a simulation that is traced: of a store, so that what
+// comes of it shows.
 const goOn = "S1,S2,S3,S15,M2"
 
-// mutantSeeds is the number of runs that are checked for each mutant. rareSeeds is that number for
-// rare mutants.
+// mutantSeeds is how many runs of each mutant are checked, rareSeeds of those that are rare.
 const (
 	mutantSeeds = 60
 	rareSeeds   = 2040
 )
 
-// TestScenes: the steps of the tests in built are accepted. In some of these tests, the store's
-// behaviour is not.
+// TestScenes: the steps of the tests of built are accepted. What the store does in some of them
+// is not.
 func TestScenes(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -249,8 +248,8 @@ func sceneOf(t *testing.T, dir string) *trace.Breach {
 	return nil
 }
 
-// TestMutantsLeaveTraces: if a machine or a store lacks one of its rules, the check does not accept
-// all of its traces.
+// TestMutantsLeaveTraces: the traces of a machine, or of a store, without one of its rules are not
+// all accepted.
 func TestMutantsLeaveTraces(t *testing.T) {
 	names, edits := fsm.Mutants()
 	if len(names) == 0 {
@@ -278,13 +277,12 @@ func TestMutantsLeaveTraces(t *testing.T) {
 	})
 }
 
-// foundIn returns the evidence of a mutant in its traces, if there is any. The function mutant runs
-// the mutant's tests.
+// foundIn says by what the traces of a mutant, whose tests mutant runs, show it, if they do.
 func foundIn(t *testing.T, mutant func(args ...string) ([]byte, error), name string) string {
 	t.Helper()
 	if test := built[name]; test != "" {
 		dir := t.TempDir()
-		// The test fails. The question is whether its traces show the reason.
+		// The test fails: whether its traces show why is the question.
 		_, _ = mutant("-test.run", "^"+test+"$", "-scenes", dir)
 		if b := sceneOf(t, dir); b != nil {
 			return fmt.Sprintf("%s: %s: %s", test, b.Rule, b.Text)

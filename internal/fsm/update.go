@@ -8,16 +8,16 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// update replaces the state that this process publishes. Its number is greater than all earlier
-// numbers, in this session and in previous ones.
+// update replaces the state that this process publishes. Its number is greater than all before,
+// in this session and earlier ones.
 func (m *Machine) update(st driver.MemberState) {
 	st.Update = m.cfg.Member.Update + 1
 	m.cfg.Member.MemberState = st
 	m.yieldAt = m.now // C16: its priority may have changed
 }
 
-// mayUpdate is C12. It reports whether the store lacks the newest state and no call in progress may
-// write a state.
+// mayUpdate is C12. It reports whether the store lacks the newest state, and no call in
+// progress may bring it a state.
 func (m *Machine) mayUpdate() bool { return m.stored < m.cfg.Member.Update && m.calls[update].id == 0 }
 
 func (m *Machine) sendUpdate() {
@@ -46,8 +46,8 @@ func (m *Machine) updated(id CallID, err error) {
 	m.stored, m.updateErr, m.updates = c.number, nil, 0
 }
 
-// Updated returns the number of this member's newest state that the store has, or that the join in
-// progress writes. If a call failed, it also returns the reason why the store does not have a later
+// Updated returns the number of this member's newest state that the store has, or that its join
+// brings. If a call failed, it also returns the reason why the store does not have a later
 // state yet. Without a session, the next join carries the newest state.
 func (m *Machine) Updated() (driver.UpdateNo, error) {
 	if m.phase == live || m.phase == joining {
@@ -60,7 +60,7 @@ func (m *Machine) Updated() (driver.UpdateNo, error) {
 // Step.
 func (m *Machine) Hold(lock string) { m.cfg.HostLock = lock }
 
-// Public returns State as other members see it: with the lock, and with the reason why this process
+// Public returns State as the others see it: with the lock, and with the reason why this process
 // is not eligible.
 func (m *Machine) Public() driver.MemberState { return with(m.shown(), HostLockKey, m.cfg.HostLock) }
 
@@ -69,8 +69,8 @@ func (m *Machine) shown() driver.MemberState {
 	return with(m.cfg.Member.MemberState, mark.IneligibleKey, m.cfg.Ineligible)
 }
 
-// with returns the state with a value added to a copy of its metadata, unless the value is empty or
-// there is no room.
+// with returns the state with a value in its metadata, which it copies, unless the value
+// is empty or there is no room.
 func with(st driver.MemberState, key, value string) driver.MemberState {
 	if value == "" {
 		return st

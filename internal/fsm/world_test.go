@@ -12,8 +12,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A world has several members on one model store, in virtual time. It has the network between them,
-// the clocks, and the handlers. Everything in a world follows from its seed.
+// A world is several members over one model store, in virtual time: the network
+// between them, the clocks, and the handlers. Everything in it follows from its
+// seed.
 type world struct {
 	rng        *rand.Rand
 	rules      ignored
@@ -68,13 +69,13 @@ type process struct {
 	spinAt   Instant
 }
 
-// local returns the time of the process's own clock.
+// local is the process's own clock.
 func (q *process) local(now int64) Instant {
 	d := now - q.start
 	return Instant(d + d/1000*q.ppm/1000)
 }
 
-// real returns the earliest real time at which the process's clock shows at least t.
+// real is the earliest real time at which its clock shows at least t.
 func (q *process) real(t Instant) int64 {
 	d := int64(t)
 	at := q.start + d - d/1000*q.ppm/1000
@@ -103,7 +104,7 @@ type packet struct {
 	write     *handlerWrite
 }
 
-// Requests of the runner that the machine does not make.
+// Requests of the runner that the machine does not ask for.
 const (
 	pktObserve EffectKind = 100 + iota
 	pktHead
@@ -156,7 +157,7 @@ var (
 	errNetwork = errors.New("connection reset")
 )
 
-// eventHeap is a binary heap, ordered by instant and then by creation.
+// eventHeap is a binary heap by instant, then in the order of creation.
 type eventHeap []event
 
 func (h eventHeap) less(i, j int) bool {
@@ -224,7 +225,7 @@ func (w *world) after(d time.Duration, fn func()) { w.at(d, event{kind: evFault,
 
 func (w *world) chance(p float64) bool { return w.rng.Float64() < p }
 
-// between returns a uniform value between a and b.
+// between is uniform between a and b.
 func (w *world) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(w.rng.Int64N(int64(b-a)+1))
 }
@@ -261,7 +262,7 @@ func (w *world) handle(e *event) {
 	w.deliver(q, e)
 }
 
-// deliver passes an event to a running process.
+// deliver hands an event to a process that runs.
 func (w *world) deliver(q *process, e *event) {
 	switch e.kind {
 	case evWake:
@@ -303,7 +304,7 @@ func (w *world) deliver(q *process, e *event) {
 
 func replyKind(k EffectKind) InputKind { return InJoined + InputKind(k-EffJoin) }
 
-// step feeds the machine and schedules its next wake.
+// step feeds the machine and plans its next wake.
 func (w *world) step(q *process, in Input) {
 	now := q.local(w.now)
 	if w.trace != nil {
@@ -362,7 +363,7 @@ func (w *world) ask(p *member, e *Effect) {
 	w.send(q, pkt)
 }
 
-// send puts a packet on the network, which may lose, delay or duplicate it.
+// send puts a packet on the network: lost, late, or twice.
 func (w *world) send(q *process, pkt *packet) {
 	n := 1
 	if !w.quiet {
@@ -407,7 +408,7 @@ func (w *world) arrive(pkt *packet) {
 	}
 }
 
-// failure returns the reply for an unreachable store.
+// failure is the reply when the store cannot be reached.
 func (w *world) failure(pkt *packet) *parcel {
 	switch pkt.kind {
 	case pktObserve, pktHead:
@@ -430,8 +431,8 @@ func (w *world) answer(pkt *packet) bool {
 	return true
 }
 
-// stream makes the store continue to report changes, without further requests, until the process
-// makes another request.
+// stream lets the store go on telling what changes, without being asked again,
+// until the process asks for something else.
 func (w *world) stream(pkt *packet, v *driver.View) {
 	next := *pkt
 	next.since = w.store.rev
@@ -491,7 +492,7 @@ func (w *world) exec(pkt *packet) *parcel {
 	return &parcel{in: in}
 }
 
-// blur makes the outcomes of some items of a batch unknown although the store decided them.
+// blur makes some items of a batch unknown although they were decided.
 func (w *world) blur(results []driver.AcquireResult) {
 	for i := range results {
 		if !w.quiet && w.chance(w.plan.blur) {
@@ -500,8 +501,8 @@ func (w *world) blur(results []driver.AcquireResult) {
 	}
 }
 
-// judgeEviction checks the facts of a removal: the record was silent for its member's TTL (M2), or
-// its process has ended (C14).
+// judgeEviction checks against what really happened that a record about to be
+// removed was silent for its member's TTL (M2), or that its process has ended (C14).
 func (w *world) judgeEviction(x driver.Suspect) {
 	m := w.store.member(x.Session)
 	if m == nil || m.version != x.Version {
@@ -521,9 +522,9 @@ func (w *world) ended(id driver.SessionID) bool {
 	return !slices.ContainsFunc(w.procs, func(q *process) bool { return q.up && q.m.sess == id })
 }
 
-// judgeSuspicion checks a suspect when an eviction is sent. The suspect must have had its whole TTL
-// since the last outage to send a heartbeat, unless it was silent for longer than half its TTL
-// while the store was up before (C5).
+// judgeSuspicion checks, when an eviction is sent, that its suspect had its whole
+// TTL to beat since the last outage, unless it was silent for longer than half its
+// TTL while the store was up before (C5).
 func (w *world) judgeSuspicion(x driver.Suspect) {
 	m := w.store.member(x.Session)
 	if m == nil || m.version != x.Version {
@@ -556,8 +557,8 @@ func (w *world) sendBack(pkt *packet, rep *parcel) {
 	w.at(w.delay(true)+w.lag(q, pkt.kind), event{kind: evReply, proc: pkt.proc, inc: pkt.inc, pkt: pkt, rep: rep})
 }
 
-// lag is the delay that a slow link adds to a reply. It is near a third of the TTL and above the
-// margin, so trust counted from the reply would last too long.
+// lag is what a slow link adds to a reply: near a third of the TTL, above the
+// margin, where trust counted from the reply would last too long.
 func (w *world) lag(q *process, kind EffectKind) time.Duration {
 	ttl := q.cfg.Member.TTL
 	switch {
@@ -575,7 +576,7 @@ func (w *world) lag(q *process, kind EffectKind) time.Duration {
 	return 0
 }
 
-// delay returns how long a packet takes.
+// delay is how long a packet takes.
 func (w *world) delay(reply bool) time.Duration {
 	if w.quiet {
 		return w.trip/2 + w.between(200*time.Microsecond, 4*time.Millisecond)
@@ -653,7 +654,7 @@ func (w *world) resync(p *member) {
 	}
 	q.cursor = 0
 	q.observe++
-	// The call begins after the step, so it asks for the heartbeats that are watched at that time.
+	// The call begins after the step: it asks with the watch of then.
 	w.at(0, event{kind: evObserveAgain, proc: p.idx, inc: p.inc, gen: q.observe})
 }
 

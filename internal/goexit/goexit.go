@@ -8,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// Err means that a function ended its goroutine.
+// Err is the error of a function that ended its goroutine.
 var Err = errors.New("tenure: the function ended its goroutine by runtime.Goexit, as t.FailNow does: have it return an error")
 
 // Call calls f in another goroutine, waits for it, and returns its error, or Err. A panic of f ends

@@ -11,15 +11,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// MaxBytes is the size limit for one shard. It is enough for Keep leases, whatever their ends and
-// labels.
+// MaxBytes is the size limit for one shard. It has room for Keep leases, whatever their ends
+// and labels.
 const (
 	MaxBytes = 200
 	Keep     = 4
 	maxNode  = 23
 )
 
-// ends lists the values of driver.End. An end is written as its index in this list.
+// An end is written as its index here.
 var ends = []driver.End{"", driver.EndReleased, driver.EndPassed, driver.EndRenewed, driver.EndGone, driver.EndPreempted}
 
 // An event is a time in seconds, an end, and a label.
@@ -43,16 +43,15 @@ func Node(node string) string {
 	return node
 }
 
-// Event returns the text of one change of a shard's owner. The argument end is the reason why the
-// previous lease ended, or empty if an earlier event contains the reason. The argument node is the
-// new owner's label, or empty if the label is unknown or the shard is released. A shard's record
-// joins these texts, the newest first.
+// Event returns the text of one change of a shard's owner. end is why the lease before it ended, or
+// empty if an earlier event says so. node is the new owner's label, or empty if it is unknown or
+// the shard is released. Texts are joined, the newest first.
 func Event(now time.Time, end driver.End, node string) string {
 	return strconv.FormatInt(max(0, now.Unix()), 36) + "+" + strconv.Itoa(slices.Index(ends, end)) + "+" + Node(node) + "/"
 }
 
-// Add returns the text with one more event. If there is no room, it drops the oldest events. If the
-// text has invalid characters, it drops the whole text.
+// Add returns the text with one more event. If there is no room, it drops the oldest events. It
+// drops a text with invalid characters.
 func Add(event, text string) string {
 	if strings.Trim(text, chars) != "" {
 		return event
@@ -61,8 +60,8 @@ func Add(event, text string) string {
 	return text[:1+strings.LastIndexByte(text[:min(len(text), MaxBytes)], '/')]
 }
 
-// Parse returns the last leases of a text, the oldest first. If the text is damaged, Parse returns
-// the reason, and only the leases that are newer than the damage. A text of MaxBytes may be cut
+// Parse returns the last leases of a text, the oldest first. If the text is damaged, it also
+// returns why, and only the leases that are newer than the damage. A text of MaxBytes may be cut
 // within its last event.
 func Parse(text string) (all []driver.Grant, why string) {
 	var events [][]string

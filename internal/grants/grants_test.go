@@ -9,8 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestParse: Parse returns the last leases of a text, and only the newer ones if the text is
-// damaged.
+// TestParse: the last leases of texts, and of those that are damaged the newer ones.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	long := "host-" + strings.Repeat("0123456789", 3)
@@ -60,7 +59,7 @@ func seconds(at time.Time) string {
 	return fmt.Sprint(at.Unix())
 }
 
-// TestBound: a text holds the last four leases within MaxBytes, whatever their labels and ends are.
+// TestBound: a text has the last four leases in MaxBytes, whatever their labels and ends.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	text, label := "", strings.Repeat("n", driver.MaxNameLen)
@@ -80,8 +79,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// FuzzParse: the leases parsed from any text have limited length, and contain no control
-// characters. More events can be added to any text.
+// FuzzParse: what is shown of any text is bounded, without control characters, and goes on.
 func FuzzParse(f *testing.F) {
 	f.Add("d+4+n2/c+1+/a+0+n1/")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -12,13 +12,12 @@ import (
 )
 
 // MaxShards is the largest number of shards of a set, including those of a Keyspace. Every member
-// contends for all of these shards, and for the assigner's shard.
+// contends for all of them, and for the assigner's.
 const MaxShards = seam.MaxContended - 1
 
 // Expand returns the sorted shards that specs name. Each spec is a name, or a range such as
-// "orders-0000..1023". All numbers of a range have as many digits as its first. Expand returns an
-// error if a name is invalid, reserved for Tenure or given twice, or if there are more than
-// MaxShards shards.
+// "orders-0000..1023", whose numbers are as wide as the first. Every name follows core's grammar,
+// none is Tenure's own, and none occurs twice. There are at most MaxShards.
 func Expand(specs ...string) ([]string, error) {
 	var out []string
 	for _, spec := range specs {

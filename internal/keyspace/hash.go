@@ -8,8 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// These are the hashes of a sharding.Keyspace. They never change, and tests compare them with
-// golden values.
+// The hashes of a sharding.Keyspace. Both are permanent, and tests compare golden values.
 const (
 	// HashMixed is the default: FNV-1a of 64 bits over the key's bytes, finished like SplitMix64,
 	// because FNV-1a alone mixes the last bytes poorly.
@@ -19,7 +18,7 @@ const (
 	HashFNV = "fnv1a"
 )
 
-// MaxCuts is the largest number of hashes at which one split can divide a range.
+// MaxCuts is the largest number of hashes at which one split divides a range.
 const MaxCuts = 15
 
 // FormatHash writes a hash in the form 0x8000000000000000.
@@ -35,8 +34,8 @@ func ParseHash(s string) (uint64, error) {
 	return h, nil
 }
 
-// Bounds returns the first hash of a range and the first hash after it, in the form of FormatHash.
-// If to is 0, it stands for 2^64.
+// Bounds returns the first hash of a range, and the first after it, in the form of FormatHash. A to
+// of 0 stands for 2^64.
 func Bounds(from, to uint64) (first, after string) {
 	if first, after = FormatHash(from), FormatHash(to); to == 0 {
 		after = "0x10000000000000000"

@@ -1,4 +1,4 @@
-// Package kvkeys builds the keys of package kv's records.
+// Package kvkeys makes the keys of the records of package kv.
 package kvkeys
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// EndedSlots is the number of slots in which the store records evictions. A later eviction replaces
-// the earlier one in its slot.
+// EndedSlots is the largest number of evictions remembered. A later eviction replaces the one
+// in its slot.
 const EndedSlots = 16
 
-// Keys makes the keys of one namespace. Fixed parts start with "!", which no name may start with,
-// so that namespaces "a" and "a/b" never overlap. Names end with "/" or with the key, so that shard
-// "1" never matches "10".
+// Keys makes the keys of one namespace. Fixed parts start with "!", which no name may, so that
+// namespaces "a" and "a/b" never overlap. Names end with "/" or with the key, so that shard "1"
+// never matches "10".
 //
 //	<ns>/!id                      identity: a random id and the base of tokens
 //	<ns>/!incarnation             the history of the store, where the store identifies it
@@ -96,7 +96,7 @@ func (k Keys) Logs() string { return string(k) + "/!log/" }
 // Log returns the prefix of a shard's log.
 func (k Keys) Log(s driver.ShardID) string { return string(k) + "/!log/" + string(s) + "/" }
 
-// Chunk returns the key of the entries of one commit, given the number of the last entry.
+// Chunk returns the key of the entries of one commit, by the number of the last one.
 func (k Keys) Chunk(s driver.ShardID, last driver.Seq) string {
 	return fmt.Sprintf("%s/!log/%s/%0*x", k, s, seqDigits, int64(last))
 }
@@ -115,11 +115,11 @@ func (k Keys) Item(s driver.ShardID, key string) string {
 // Probe returns a scratch key for use when a namespace is opened.
 func (k Keys) Probe(random string) string { return string(k) + "/!probe/" + random }
 
-// seqDigits is the fixed number of digits in chunk keys, so that the keys sort by number.
+// seqDigits makes the order of chunk keys the order of their numbers.
 const seqDigits = 16
 
-// SplitChunk returns the shard and the number of the last entry from a chunk's key, and reports
-// whether the key is a chunk's key.
+// SplitChunk returns the shard and the last entry's number of a chunk's key, and reports
+// whether the key is one.
 func (k Keys) SplitChunk(key string) (driver.ShardID, driver.Seq, bool) {
 	rest, ok := strings.CutPrefix(key, k.Logs())
 	if !ok {

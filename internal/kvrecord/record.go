@@ -1,5 +1,5 @@
-// Package kvrecord encodes and decodes the records that package kv shares with its change logs:
-// one-line records, the record of a shard, and the head that may follow it.
+// Package kvrecord reads and writes what the records of package kv and its change logs share.
+// These are one-line records, the record of a shard, and the head that may follow it.
 package kvrecord
 
 import (
@@ -11,18 +11,18 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// A record is one line of text: the number of the format, and fields separated by one space.
-// Readers ignore text after the fields that they know, so that a later version may add fields.
+// A record is one line of text. It consists of the number of the format, and fields separated
+// by one space. Text after the known fields is ignored, so that a later version may add fields.
 const (
 	Format = "1"
 	MaxLen = 1024 // bytes; a longer one is damaged
 )
 
-// Line reads the fields of a one-line record. It keeps the first failure, and returns zero for
-// every field after it.
+// Line reads the fields of a one-line record. After the first failure, which it keeps, every field
+// is zero.
 type Line struct {
 	Rest   []byte
-	Reason string // why reading failed first; empty if it has not failed
+	Reason string // of the first failure; empty for none
 }
 
 func (l *Line) Fail(reason string) {
@@ -104,7 +104,7 @@ func appendPast(b []byte, past string) []byte {
 	return b
 }
 
-// ParseShard reads a shard's record, or returns the reason why the record is damaged.
+// ParseShard reads a shard's record, or returns why it is damaged.
 func ParseShard(text []byte) (s Shard, reason string) {
 	l := Line{Rest: text}
 	l.Format(MaxLen)
@@ -133,10 +133,10 @@ func ParseShard(text []byte) (s Shard, reason string) {
 	return s, ""
 }
 
-// Head is a shard's head and its revision, as the writer of the shard's record knew them. Rev is 0
-// if the shard had no head. A hand-over writes the head behind the shard's record, so that the
-// successor's first commit needs no read. Readers of the record ignore the head. A wrong head does
-// no harm, because the commit compares it.
+// Head is a shard's head and its revision, as the writer of the shard's record knew it. Rev is
+// 0 if there was none. A hand-over writes the head behind the shard's record, so that the
+// successor's first commit needs no read. Readers of the record ignore the head, and it decides
+// nothing, because the commit compares it.
 type Head struct {
 	Rev  int64
 	Text []byte

@@ -1,5 +1,5 @@
-// Package listing limits how many bytes one call of driver.Backend.List returns, and how many
-// damaged records a View names.
+// Package listing limits the bytes of one call of driver.Backend.List, and the damaged records of a
+// View.
 package listing
 
 import (
@@ -30,7 +30,7 @@ func New(limit, largest int) *Budget {
 	return b
 }
 
-// Page returns how many of limit items one read may ask for.
+// Page returns how many of limit items may be read together.
 func (b *Budget) Page(limit int) int {
 	if b.room == math.MaxInt {
 		return limit
@@ -41,8 +41,8 @@ func (b *Budget) Page(limit int) int {
 // Spent reports whether the call returns no further values.
 func (b *Budget) Spent() bool { return b.room <= 0 }
 
-// Take keeps the item's value, which has size bytes, or marks the item as damaged. The argument
-// name is the item's name in the store's own tools.
+// Take keeps the item's value, which has size bytes, or marks the item as damaged. name is the
+// item's name in the store's own tools.
 func (b *Budget) Take(it *driver.Item, size int, shard driver.ShardID, name string) {
 	switch {
 	case b.largest > 0 && size > b.largest:

@@ -1,6 +1,6 @@
 // Package mark defines the metadata of members that Tenure writes, and that applications can
-// neither set nor remove. Each member that runs a Manager of package sharding has a mark, by which
-// other Managers recognize it. The session ids of one process begin with the same bytes.
+// neither set nor remove. Package sharding recognizes members by it, because each member that
+// runs a Manager has a mark. The ids of one process's sessions begin with the same bytes.
 package mark
 
 import (
@@ -25,14 +25,14 @@ type key struct{}
 // Allow returns a context under which Elector.Update lets its caller see and change Tenure's keys.
 func Allow(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, true) }
 
-// Allowed reports whether a context comes from Allow, or is derived from a context that does.
+// Allowed reports whether a context comes from Allow, or is derived from such a context.
 func Allowed(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 
 // ProcessLen is the number of bytes at the beginning of a session's id that name its process.
 const ProcessLen = 16
 
-// Process returns the common beginning of the ids of a process's sessions. If an id is not as long
-// as the ids that core makes, Process treats it as a process with one session.
+// Process returns the common beginning of the ids of a process's sessions. An id of another length
+// than core's stands for a process with one session.
 func Process(id driver.SessionID) driver.SessionID {
 	if len(id) == 2*ProcessLen {
 		return id[:ProcessLen]

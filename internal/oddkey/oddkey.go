@@ -1,5 +1,5 @@
-// Package oddkey lets backends report items under invalid keys. List omits these items, and views
-// name them.
+// Package oddkey lets backends report items under invalid keys. List leaves such items out, and
+// views name them.
 package oddkey
 
 import (

@@ -28,28 +28,27 @@ const (
 // maxGone limits the nodes that an Answer lists.
 const maxGone = 100
 
-// ErrNoNode means that no member of the node is alive and the node has no place.
+// ErrNoNode means that no member of the node lives and the node has no place.
 var ErrNoNode = errors.New("no such node")
 
 type Question struct {
 	Node string
-	// Away is the number of nodes that may be away at the same time, including Node. 0 means
-	// DefaultAway.
+	// Away is the number of nodes that may be away at a time, including Node. 0 means DefaultAway.
 	Away int
 	// Members is the number of nodes that should run. Missing nodes count as away. 0 means
 	// unknown.
 	Members int
 	// For is how long the place lasts, MinFor to MaxFor. 0 means DefaultFor.
 	For time.Duration
-	// Keep leaves Node's place unchanged if the place lasts at least that much longer. 0 means that
-	// the place is always extended.
+	// Keep leaves a place of Node as it is if it lasts at least that much longer. 0 means
+	// always to extend it.
 	Keep time.Duration
-	// Look asks without writing to the store.
+	// Look asks without writing.
 	Look bool
-	// Silent are the sessions that sent no visible heartbeat for their TTL.
+	// Silent are the sessions that were seen to make no heartbeat for their TTL.
 	Silent []core.SessionID
-	// Aside returns why a shard should have no owner. It is nil if all shards should have one.
-	// Shards that should have no owner do not count as unowned.
+	// Aside says which shards are not meant to have an owner, and is nil if there are none.
+	// Such shards do not count as unowned.
 	Aside func(shard string) seam.Aside
 	// Writer, Author and Reason are kept with the rule.
 	Writer, Author, Reason string
@@ -74,7 +73,7 @@ type Answer struct {
 	May    bool   `json:"may"`
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
-	// Until is the time at which the place of Node ends. It is left out if Node has no place.
+	// Until is when the place of Node ends. If Node has none, it is left out.
 	Until time.Time `json:"until,omitzero"`
 	// Budget is the number of nodes that may be away. It is the smallest budget of this
 	// question and of the nodes that hold places.
@@ -82,7 +81,7 @@ type Answer struct {
 	// Away lists up to 100 other nodes that are away or may be. AwayTotal counts all of them.
 	Away      []Gone `json:"away"`
 	AwayTotal int    `json:"away_total"`
-	Missing   int    `json:"missing,omitempty"` // number of members that should run and do not
+	Missing   int    `json:"missing,omitempty"` // of the members that should run
 	Up        int    `json:"up"`                // other nodes that could serve shards and hold no place
 	Unowned   int    `json:"unowned"`           // shards without a living owner, except Tenure's own
 }
@@ -95,8 +94,8 @@ type Gone struct {
 	away  int       // the budget of its place
 }
 
-// Retry returns how long to wait before asking again: the time until the first place ends, but at
-// least 1 s and at most 30 s.
+// Retry returns how long to wait before asking again. This is the time until the first place
+// ends, limited to 1 s to 30 s.
 func (a *Answer) Retry(now time.Time) time.Duration {
 	wait := 10 * time.Second
 	for _, g := range a.Away {
@@ -108,8 +107,8 @@ func (a *Answer) Retry(now time.Time) time.Duration {
 }
 
 // Ask answers a Question. If the node may stop, it has a place when Ask returns. An error means
-// that there is no answer. The error matches ErrNoNode if no member of the node is alive. If the
-// outcome of a write is unknown, asking again finds the place.
+// that there is no answer. If no member of the node lives, it matches ErrNoNode. If the outcome
+// of a write is unknown, asking again finds the place.
 func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -149,9 +148,8 @@ func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	return a, nil
 }
 
-// Done ends the place of a node, even if it cannot decode the place's record. It reports whether
-// the node had one. The error matches ErrNoNode if the node has neither a place nor a living
-// member.
+// Done ends the place of a node, even if its record is not understood. It reports whether the node
+// had one. The error matches ErrNoNode if the node has neither a place nor a living member.
 func (w *Writer) Done(ctx context.Context, node, by string) (bool, error) {
 	if err := driver.CheckNode(node); err != nil {
 		return false, err
@@ -203,7 +201,7 @@ func decode(i *core.Item) (*control.Rule, error) {
 	return r, nil
 }
 
-// Back reports whether a rule is a Stop of a node that is back, because the node has a living
+// Back reports whether a rule is a Stop of a node that is back. Such a node has a living
 // session that it did not have when the rule was written.
 func Back(r *control.Rule, members []core.Member) bool {
 	return r.Kind == control.Stop && slices.ContainsFunc(members, func(m core.Member) bool {
@@ -211,15 +209,15 @@ func Back(r *control.Rule, members []core.Member) bool {
 	})
 }
 
-// picture is the state on which an answer is based.
+// picture is the state from which an answer is made.
 type picture struct {
 	view    *driver.View
 	stops   []control.Rule // including ended ones and those of nodes that are back
 	drained map[string]bool
 }
 
-// picture reads the rules of a namespace. If it cannot decode the record of a Stop, it returns an
-// error, because the node may be away. It leaves out other rules that it cannot decode.
+// picture reads the rules of a namespace. If the record of a Stop is not understood, it returns an
+// error, because the node may be away. It leaves out other rules that are not understood.
 func (w *Writer) picture(ctx context.Context, v *driver.View) (*picture, error) {
 	rules, err := limited(ctx, w, func(ctx context.Context) ([]control.Rule, error) {
 		return control.Read(ctx, w.Backend)
@@ -272,8 +270,8 @@ func (p *picture) sessions(node string) []core.SessionID {
 	return all
 }
 
-// nodes returns the nodes with a living member, each with the reason why none of its members can
-// serve shards. The reason is empty if one of them can.
+// nodes returns the nodes with a living member, each with the reason why none of its members
+// can serve shards. If one can, the reason is empty.
 func (p *picture) nodes(silent []core.SessionID) map[string]string {
 	all := map[string]string{}
 	for i := range p.view.Members {
@@ -407,7 +405,7 @@ func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.
 	return r
 }
 
-// unowned counts the shards that should have an owner, but that no living member owns.
+// unowned counts the shards that no living member owns, though one should.
 func (p *picture) unowned(aside func(string) seam.Aside) int {
 	live := make(map[core.SessionID]bool, len(p.view.Members))
 	for _, m := range p.view.Members {

@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// world is a namespace with members that send no heartbeats and stay alive for their TTL.
+// world is a namespace with members that make no heartbeats, and live for their TTL.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -71,7 +71,7 @@ func writerOn(b core.Backend) *Writer {
 	return &Writer{Backend: b, Options: &core.Options{TTL: 5 * time.Second}, Timeout: 10 * time.Second}
 }
 
-// ask calls Ask, and fails the test if the answer differs from want.
+// ask asks, and fails the test if the answer is another one than want.
 func (w *world) ask(want bool, q Question) *Answer {
 	w.Helper()
 	a, err := writerOn(w.b).Ask(context.Background(), q)
@@ -91,7 +91,7 @@ func (w *world) done(node string, want bool) {
 	}
 }
 
-// commit writes records unchanged.
+// commit writes records as they are.
 func (w *world) commit(ops ...core.Op) {
 	w.Helper()
 	err := core.RunSingleton(context.Background(), w.b, control.Shard, func(_ context.Context, l *core.Lease) error {
@@ -112,7 +112,7 @@ func (w *world) rules() []control.Rule {
 	return rules
 }
 
-// TestTwoAtOnce: many callers ask at the same time, on several backends of one store. As many get a
+// TestTwoAtOnce: of many that ask at once, on several backends of one store, as many get a
 // place as there are places.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
@@ -152,8 +152,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestLastPlace: one place is taken. Of two callers that ask at the same time, one gets the other
-// place.
+// TestLastPlace: with a place taken, two that ask at once get one more.
 func TestLastPlace(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -178,8 +177,8 @@ func TestLastPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceEnds: a place ends at its end time, by Done, and when another session of the node has
-// joined. It does not end when the node leaves.
+// TestPlaceEnds: by its end, by Done, and when another session of the node has joined; not
+// when the node leaves.
 func TestPlaceEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,9 +211,9 @@ func TestPlaceEnds(t *testing.T) {
 	})
 }
 
-// TestAskAgain: a node keeps its place while other nodes are also away, even if the node itself is
-// gone. Asking again makes the place longer, never shorter. If the node then asks with a smaller
-// budget, it is refused, and keeps the place that it had.
+// TestAskAgain: a node keeps its place, which becomes longer and never shorter, while others
+// are away as well; the node may be gone meanwhile. One that then asks for fewer is refused,
+// and keeps what it had.
 func TestAskAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +245,7 @@ func TestAskAgain(t *testing.T) {
 	})
 }
 
-// TestBudgets: the smallest budget counts, of the nodes that hold places and of the node that asks.
+// TestBudgets: the least budget counts, of those that hold places and of the one that asks.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c", "d", "e")
@@ -306,8 +305,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestNobodyLeft: a node may not be stopped if no other node is up and eligible, whatever the
-// budget is.
+// TestNobodyLeft: a node may not be stopped if no other one is up and eligible, whatever the
+// budget.
 func TestNobodyLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
@@ -323,7 +322,7 @@ func TestNobodyLeft(t *testing.T) {
 	}
 }
 
-// TestMissingCountsPlaces: a node that is gone and has a place does not also count as missing.
+// TestMissingCountsPlaces: a node that is gone with a place is not missing as well.
 func TestMissingCountsPlaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "b", "c", "d")
@@ -335,7 +334,7 @@ func TestMissingCountsPlaces(t *testing.T) {
 	}
 }
 
-// TestUnknownNode: an unknown node gets an error that names it, and no place.
+// TestUnknownNode: a node that nobody knows gets an error that names it, and no place.
 func TestUnknownNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -356,7 +355,7 @@ func TestUnknownNode(t *testing.T) {
 	}
 }
 
-// TestBadQuestion: limits and names are checked before the store is called.
+// TestBadQuestion: bounds and names are checked before the store is asked.
 func TestBadQuestion(t *testing.T) {
 	t.Parallel()
 	for _, q := range []Question{
@@ -373,7 +372,7 @@ func TestBadQuestion(t *testing.T) {
 	}
 }
 
-// TestLook: a question with Look gets the same answer, and no place.
+// TestLook: a question that only looks gets the same answer, and no place.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -384,8 +383,8 @@ func TestLook(t *testing.T) {
 	w.ask(false, Question{Node: "a", Look: true})
 }
 
-// TestRecordsOfOthers: a record of a place that cannot be decoded is an error, and Done ends the
-// place. Rules of unknown kinds are left out, and stay in the store.
+// TestRecordsOfOthers: the record of a place that is not understood is an error, and Done ends
+// it; rules of kinds that this version does not know are left out, and stay.
 func TestRecordsOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c")
@@ -403,8 +402,7 @@ func TestRecordsOfOthers(t *testing.T) {
 	}
 }
 
-// TestTooManyPlaces: if there are more places than rules that are read, the answer is an error and
-// not a yes.
+// TestTooManyPlaces: more places than rules are read are an error, not a yes.
 func TestTooManyPlaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "zz", "zzz")
@@ -429,7 +427,7 @@ func TestTooManyPlaces(t *testing.T) {
 	}
 }
 
-// TestFenced: a writer whose lease has passed on writes nothing.
+// TestFenced: a writer that decides under a lease that has passed on writes nothing.
 func TestFenced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c")
@@ -468,7 +466,7 @@ func TestFenced(t *testing.T) {
 	}
 }
 
-// stalling calls stall after the answer to each List of rules.
+// stalling calls stall with each List of rules, after it was answered.
 type stalling struct {
 	core.Backend
 	stall func(prefix string)
@@ -493,8 +491,8 @@ func (w *world) evict(id core.SessionID) {
 	}
 }
 
-// TestStaleView: a server shows the namespace as it was before a place was written, with the node's
-// former session. No other node gets the place.
+// TestStaleView: a server that shows the namespace as it was before a place was written, with
+// the node's former session, gives the place to nobody else.
 func TestStaleView(t *testing.T) {
 	t.Parallel()
 	for name, behind := range map[string]int{"for some reads": 6, "for good": 1 << 30} {
@@ -526,7 +524,7 @@ func TestStaleView(t *testing.T) {
 	}
 }
 
-// stale returns an old view for some reads.
+// stale shows an old view for some reads.
 type stale struct {
 	core.Backend
 	old  *driver.View
@@ -540,7 +538,7 @@ func (s *stale) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.Vie
 	return s.Backend.Observe(ctx, q)
 }
 
-// TestStopIsARule: a Stop is a rule that is listed and logged with its author.
+// TestStopIsARule: a Stop is a rule that is listed and logged, with its author.
 func TestStopIsARule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -563,7 +561,7 @@ func TestStopIsARule(t *testing.T) {
 	}
 }
 
-// Shards that are set aside need no owner, and do not count as unowned.
+// Shards that are set aside need no owner, and are not counted.
 func TestAsideIsNotUnowned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
@@ -587,7 +585,7 @@ func TestAsideIsNotUnowned(t *testing.T) {
 	})
 }
 
-// A Writer releases its lease, because the only other member may have no handler for the shard.
+// A Writer releases its lease: the only other member may have no handler for it.
 func TestWriterReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
@@ -604,8 +602,8 @@ func TestWriterReleases(t *testing.T) {
 	})
 }
 
-// Several rules are written in one commit, with an entry for each. The removal of old rules in the
-// same commit does not affect them.
+// Several rules are written in one commit, with an entry for each, and what tidies up beside them
+// removes none of them.
 func TestSeveralRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")

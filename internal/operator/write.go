@@ -42,21 +42,22 @@ type Change struct {
 // it, and takes a lease. A Writer is safe for concurrent use.
 type Writer struct {
 	Backend core.Backend
-	// Options are the options of the members that write, and may be nil. The Writer ignores Node,
-	// Hooks and options that pass a shard on.
+	// Options are those of the members, and may be nil. Node, Hooks and options that pass a
+	// shard on are ignored.
 	Options *core.Options
 	// Timeout limits each call to the store. With two TTLs added, it limits the wait for the
 	// lease.
 	Timeout time.Duration
-	// Denied, if set, reports whether a store refused a call because a right is missing. The Writer
-	// gives up at the first error of this kind, while an Elector would try again.
+	// Denied, if set, reports whether a store refused a call because a right is missing. The
+	// Writer ends at the first such error, whereas an Elector would try again.
 	Denied func(error) bool
 	// Late, if set, is called with the error of a write that succeeded, and the time for which
 	// the lease may remain.
 	Late func(ttl time.Duration, err error)
 }
 
-// A Decision is the content of one commit: the operations, and a log entry for each change.
+// A Decision is what to write in one commit. It consists of the operations, and a log entry for
+// each change.
 type Decision struct {
 	Ops     []core.Op
 	Changes []Change
@@ -81,16 +82,10 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	defer done()
 	one := &writing{w: w, decide: decide, refused: make(chan error, 1), written: make(chan error, 1)}
 	o.Hooks.OnCall = func(c core.Call) { one.heard(c.Err, done) }
-	// The handler returns without being asked, and then work ends, so that the lease is released.
-	// If the handler were asked to return, the lease would go to the only other member (C13), which
-	// may be a process without a handler for the shard.
-	o.Hooks.OnEvent = func(e core.Event) {
-		switch e.Kind {
-		case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
-			done()
-		default: // the lease is not over
-		}
-	}
+	// The handler returns without being asked. Then, work ends, so that the lease is released.
+	// If the handler were asked to return, the lease would go to the only other member (C13).
+	// That may be a process without a handler for it.
+	o.Hooks.OnSettled = func(core.Settled) { done() }
 	e, err := core.NewElector(w.Backend, o)
 	if err != nil {
 		return err
@@ -159,8 +154,9 @@ func (w *Writer) state(ctx context.Context) (*driver.View, error) {
 	return v, nil
 }
 
-// stateUnder reads the whole namespace under a lease. If a server that is behind shows an older
-// state, such as a node's sessions before its place was written, stateUnder reads again.
+// stateUnder reads the whole namespace under a lease. A server that is behind may still show an
+// older state, such as the sessions of a node before its place was written. stateUnder then reads
+// again.
 func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, error) {
 	for range staleReads {
 		v, err := w.state(ctx)
@@ -183,8 +179,8 @@ func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, e
 		core.ErrRetry, control.Shard)
 }
 
-// tidy appends operations that remove ended and spent rules to a commit. Because of the lease, no
-// other writer can write rules before that commit.
+// tidy appends operations that remove ended and spent rules to a commit. The lease keeps others
+// from writing rules before it.
 func (w *Writer) tidy(ctx context.Context, l *core.Lease, v *driver.View, ops []core.Op) []core.Op {
 	tokens := make(map[string]core.Token, len(v.Shards))
 	for _, s := range v.Shards {
@@ -216,8 +212,8 @@ type writing struct {
 	written chan error
 }
 
-// heard ends the work at the first call that the store refuses because a right is missing.
-// Otherwise, the Elector would repeat the call until the time is up.
+// heard ends the work at the first call that is refused because a right is missing. Otherwise,
+// the Elector would repeat it until the time is up.
 func (x *writing) heard(err error, end func()) {
 	if err == nil || x.w.Denied == nil || !x.w.Denied(err) {
 		return

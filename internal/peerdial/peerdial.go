@@ -1,7 +1,6 @@
 // Package peerdial connects to addresses that members of a namespace advertise. A member may
-// advertise any address, so this package refuses loopback, link-local and other addresses of its
-// own machine. It checks addresses after resolving them, so that a name cannot resolve differently
-// after the check.
+// advertise any address, so peerdial refuses addresses of this process's machine and its link.
+// It checks resolved addresses, so that a name cannot resolve differently after the check.
 package peerdial
 
 import (
@@ -36,7 +35,7 @@ func Dial(allowed, forwards bool) func(ctx context.Context, network, address str
 	}
 }
 
-// Local reports whether an address, given as host and port, is a local address written as an IP
+// Local reports whether an address, given as host and port, is a local one written as an IP
 // address.
 func Local(address string) bool {
 	ip, ok := parse(address)

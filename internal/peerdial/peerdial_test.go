@@ -22,8 +22,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestDial: a name is judged by the addresses that it resolves to, even if local addresses are
-// allowed. An address is judged unless it is allowed. No connection is made before the check.
+// TestDial: a name is judged by what it resolves to, also where it was allowed, and an address
+// unless it was allowed; nothing is connected to before.
 func TestDial(t *testing.T) {
 	t.Parallel()
 	addr, port := listening(t, "127.0.0.1:0")
@@ -50,9 +50,8 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestDialForwards: a member that forwards requests connects to no address of its machine's
-// interfaces, except an address that is allowed. No connection is made before the check. A member
-// that does not forward connects.
+// TestDialForwards: a member that forwards connects to no address of its machine's interfaces, but for
+// one that is allowed as such, and nothing is connected to before. One that does not forward does.
 func TestDialForwards(t *testing.T) {
 	t.Parallel()
 	_, port := listening(t, ":0")
@@ -88,7 +87,7 @@ func TestDialForwards(t *testing.T) {
 	}
 }
 
-// listening returns an address, and its port, on which something listens until the end of the test.
+// listening is an address on which something listens until the end of the test, and its port.
 func listening(t *testing.T, on string) (address, port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", on)

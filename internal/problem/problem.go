@@ -1,4 +1,4 @@
-// Package problem writes and reads problem documents (RFC 9457), with which packages fence and
+// Package problem writes and reads the problem documents (RFC 9457) with which packages fence and
 // route refuse requests.
 package problem
 
@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// MaxBytes is the largest number of bytes of a body that Read reads.
+// MaxBytes is the largest part of a body that Read reads, in bytes.
 const MaxBytes = 64 << 10
 
 const contentType = "application/problem+json"
@@ -21,7 +21,7 @@ const contentType = "application/problem+json"
 // maxValues is larger than the number of values of any Document.
 const maxValues = 64
 
-// Document is the body of a refusal. Fields that do not apply to the refusal are empty.
+// Document is the body of a refusal. Fields that do not concern it are empty.
 type Document struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -48,9 +48,9 @@ func (d Document) Write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(d) // a client that is gone needs no answer
 }
 
-// Read returns the Document of a response, or nil if the response is not a problem document of one
-// of these types. It reads the body only if the body is a problem document. The caller always
-// closes the body. The error may quote everything that Read has read.
+// Read returns the Document of a response, or nil if the response is not a problem document of
+// one of these types. It reads only the body of a problem document. The caller always closes
+// the body. The error may quote everything that was read.
 func Read(r *http.Response, types ...string) (*Document, error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != contentType {
 		return nil, nil

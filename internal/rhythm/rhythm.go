@@ -1,5 +1,5 @@
-// Package rhythm chooses which failures of a repeated call to log: the first, those after 1, 5 and
-// 15 minutes, and then one every 15 minutes. It also logs when the failures end.
+// Package rhythm chooses which failures of a repeated call to log. These are the first, those
+// after 1, 5 and 15 minutes, and then one every 15 minutes. The end is also logged.
 package rhythm
 
 import (
@@ -10,11 +10,10 @@ import (
 
 const (
 	every = 15 * time.Minute
-	// calm is how long after the end of a spell a failure begins a new spell. Until then, a failure
-	// continues the old spell, so a call that alternates between failing and working keeps the
-	// rhythm.
+	// calm is how long after the end of a spell the next failure counts as a first one. So a
+	// call that alternates between failing and working keeps the rhythm.
 	calm = 5 * time.Minute
-	// silent is how long after its last failure a spell that has not ended is forgotten.
+	// silent is how long after its last failure a spell without an end is forgotten.
 	silent  = 2 * every
 	maxKeys = 16 // default number of spells
 )
@@ -24,14 +23,14 @@ const (
 type Rhythm struct {
 	// After is how long a call must fail before its first line.
 	After time.Duration
-	// Keys limits the number of spells. Default 16. Further keys share one spell.
+	// Keys limits the spells. Default 16. Further keys share one.
 	Keys int
 
 	mu     sync.Mutex
 	spells map[string]*spell
 }
 
-// Spell is a period in which a call kept failing.
+// Spell is a time in which a call kept failing.
 type Spell struct {
 	Since    time.Time
 	Failures int
@@ -41,12 +40,12 @@ type spell struct {
 	Spell
 	said, next time.Time // when the first line was logged; when the next is due
 	last       time.Time // the last failure
-	ended      time.Time // when the call last worked since a line was logged, or zero
+	ended      time.Time // when it last worked since a line, or zero
 	works      bool
-	open       bool // a line was logged, and the end has not been logged
+	open       bool // a line was logged, and no end since
 }
 
-// Failed records a failure, and reports whether to log it.
+// Failed records a failure, and reports whether it is logged.
 func (r *Rhythm) Failed(key string, now time.Time) (Spell, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +62,7 @@ func (r *Rhythm) Failed(key string, now time.Time) (Spell, bool) {
 	return s.Spell, true
 }
 
-// Worked records a success, and reports whether to log the end of a spell.
+// Worked records a success, and reports whether the end of a spell is logged.
 func (r *Rhythm) Worked(key string, now time.Time) (Spell, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

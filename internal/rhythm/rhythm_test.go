@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestRhythm: for two hours of failures, one each second, it checks which are logged, and that
-// their end is.
+// TestRhythm: which of the failures of two hours, one each second, are logged, and their end.
 func TestRhythm(t *testing.T) {
 	t.Parallel()
 	var r Rhythm
@@ -41,8 +40,8 @@ func TestRhythm(t *testing.T) {
 	}
 }
 
-// TestInTurn: a call that alternates between failing and working has at most twice as many lines as
-// a call that only fails. The last line reports the end.
+// TestInTurn: a call that fails and works in turn has at most two lines where one that only
+// fails has one, and says its end last.
 func TestInTurn(t *testing.T) {
 	t.Parallel()
 	var r Rhythm
@@ -62,7 +61,7 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
-// TestAgain: if a spell begins soon after the end of another, it has a line within calm.
+// TestAgain: a spell that begins soon after the end of another one has a line within calm.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	var r Rhythm
@@ -83,7 +82,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestAfter: if a spell ends early, neither the spell nor its end is logged.
+// TestAfter: a spell that ends early has no line, and its end none.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	r := Rhythm{After: 10 * time.Second}
@@ -106,8 +105,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestBound: even an endless number of keys causes only limited memory and lines, and keys are
-// forgotten.
+// TestBound: keys without an end cost neither memory nor lines, and are forgotten.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	var r Rhythm

@@ -9,16 +9,16 @@
 //
 // # Heartbeats find the server that is silent
 //
-// While a heartbeat has no answer, core sends another. [Routes.Beat] sends that one to a server
-// from which no answer is pending. A server becomes suspect if it is still silent when the second
-// server answers, although it has had several times as long to answer. Another server then becomes
-// the current one. Calls in progress on the silent server end with [ErrSilent], instead of waiting
-// for their own time-outs. If the whole store stalls, no server becomes suspect, because all
-// servers answer at about the same time.
+// Core sends another heartbeat while one has no answer. [Routes.Beat] sends it to a server that
+// owes no answer. The first server was asked earlier. If it is still silent when the second one
+// answers, and has had several times as long, it is suspect. Another server becomes the current
+// one. Calls in progress on the silent server end with [ErrSilent], and do not wait for their
+// own time-outs. If a store stalls as a whole, no server becomes suspect, because its servers
+// answer at about the same time.
 //
 // If a server refuses a call, or the call reaches its deadline, another server also becomes the
-// current one. In this case, only watches on the old server end, because heartbeats no longer check
-// that server.
+// current one. Then only watches end, because heartbeats that go elsewhere no longer check
+// their server.
 //
 // # What it does not do
 //

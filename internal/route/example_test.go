@@ -8,8 +8,7 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// All calls go to one server until it fails. A watch then ends, so that the caller begins it again
-// on another server.
+// All calls go to one server until it fails; a watch then ends, so that it begins anew on another server.
 func Example() {
 	life, end := context.WithCancel(context.Background())
 	defer end()

@@ -8,23 +8,24 @@ import (
 	"time"
 )
 
-// ErrSilent is the cause that ends a call's context if only another server answers heartbeats.
+// ErrSilent is the cause that ends a call's context if its server does not answer heartbeats
+// while another does.
 var ErrSilent = errors.New("tenure: the server does not answer heartbeats, and another one does")
 
 // ErrMoved is the cause that ends a watch when another server becomes the current one.
 var ErrMoved = errors.New("tenure: another server of the store is used from now on")
 
-// patience is a factor. A server is suspect if it has been silent for this many times the round
-// trip of another server's answered heartbeat. With a smaller factor, the order of two late
-// answers, for example after an election, would make a server suspect.
+// patience is how many times longer than the round trip of an answered heartbeat another server
+// must have been silent to be suspect. A smaller factor would judge by the order of two answers
+// that are both late, for example after an election.
 const patience = 4
 
-// least is the shortest silence of a suspect server. A round trip takes one millisecond, or ten if
-// the server collects garbage.
+// least is the shortest silence of a suspect server. A round trip takes one millisecond, and a
+// server that collects garbage ten.
 const least = 100 * time.Millisecond
 
-// stale is a number of answered heartbeats. A connection that carried none of the last ones is
-// stale. While heartbeats overlap for a long time, each server gets one of every few.
+// stale is the number of answered heartbeats after which a connection without any of them is stale.
+// While heartbeats overlap for a long time, each server gets one of every few.
 const stale = 6
 
 // Outcome is the evidence that a call gives about its server.
@@ -67,19 +68,17 @@ func New(life context.Context, n, first int) *Routes {
 // Trip is a call under way to one server. Done ends it, and must be called once.
 type Trip struct {
 	Server int
-	// Context ends with the caller's context, with the life of the routes, or when the server turns
+	// Context ends with the caller's, with the life of the routes, and when the server turns
 	// out to be silent. In the last case, the cause is ErrSilent.
 	Context context.Context
-	// Stale is set for a heartbeat that is sent beside an unanswered one if a new connection would
-	// be better, because the cause of the silence may have broken the connection too. Either the
-	// connection was unused for a long time, or the heartbeats on it have no answer either. In the
-	// second case, these heartbeats are not the oldest unanswered ones, and they end with the
-	// connection.
+	// Stale is set for a heartbeat beside an unanswered one if a new connection would be better,
+	// because the cause of the silence may have broken the connection too. Either the connection
+	// was unused for a long time, or the heartbeats on it have no answer either. In the second
+	// case, they are not the oldest unanswered ones, and they end with the connection.
 	Stale bool
-	// Since is set for a heartbeat that is sent beside an unanswered one. It is the time at which
-	// the oldest unanswered heartbeat was sent. If the later heartbeat is answered on a connection
-	// made after that time, the store was not silent, and other connections from before may be
-	// broken too.
+	// Since is when the oldest unanswered heartbeat was sent, for a heartbeat beside it. If this
+	// heartbeat is answered on a connection that was made later, the store was not silent, and
+	// other connections from before may be broken too.
 	Since time.Time
 
 	r      *Routes
@@ -98,8 +97,8 @@ const (
 	watch
 )
 
-// Beat chooses a server for a heartbeat. It chooses the current server if no heartbeat there waits
-// for an answer, and otherwise a server with the fewest waiting heartbeats.
+// Beat chooses a server for a heartbeat. It is the current one if that owes no answer to
+// another heartbeat, otherwise one that owes the fewest.
 func (r *Routes) Beat(ctx context.Context) *Trip { return r.begin(ctx, beat) }
 
 // Call returns a trip to the current server.
@@ -136,9 +135,8 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 	return t
 }
 
-// mute reports whether a server has kept a heartbeat waiting for a third of the heartbeat's time. A
-// server with the oldest heartbeat is never mute, because a late answer to that heartbeat would
-// still count.
+// mute reports whether a server has kept a heartbeat waiting for a third of its time, although it is
+// not the server that has the oldest heartbeat, whose late answer would still count.
 func (r *Routes) mute(s *server, now time.Time) bool {
 	mine := s.oldest()
 	if mine == nil {
@@ -171,9 +169,9 @@ func (s *server) oldest() (first *Trip) {
 	return first
 }
 
-// best returns the server with the fewest unanswered heartbeats. Among several, it prefers a server
-// on which the latest call did not fail, and then the one that answered last. It returns the server
-// not only if there is no other.
+// best returns the server that owes the fewest answers to heartbeats. Among several, it prefers
+// a server whose latest call did not fail, and then the one that answered last. It returns the
+// server given as not only if there is no other.
 func (r *Routes) best(not int) int {
 	best := -1
 	for n := range r.servers {

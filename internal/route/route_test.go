@@ -49,14 +49,14 @@ func TestSilentServerIsLeft(t *testing.T) {
 		on(t, "one more", r.Beat(ctx), 2)
 		on(t, "one more", r.Beat(ctx), 0)
 
-		// Because of the late answer, it is one of three again.
+		// The answer that came late makes it one of three again.
 		hangs.Done(Answered)
 		on(t, "a heartbeat", r.Beat(ctx), 1)
 	})
 }
 
-// TestStale: a heartbeat beside an unanswered one gets a new connection if its own was unused for a
-// long time. While heartbeats overlap all the time, it does not.
+// TestStale: a heartbeat beside one without an answer gets a new connection where its own was
+// long unused; not while heartbeats overlap all the time.
 func TestStale(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -151,8 +151,8 @@ func TestStallOfTheStore(t *testing.T) {
 	})
 }
 
-// TestShortSilence: heartbeats of several sessions are under way together, and one server answers a
-// little later than another.
+// TestShortSilence: the heartbeats of several sessions are under way at once, and one
+// server answers a little later than another.
 func TestShortSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestFailureMoves(t *testing.T) {
 	on(t, "a heartbeat", r.Beat(ctx), 1)
 }
 
-// TestOneServer: a call from before the answered heartbeat ends, because it may have been lost
-// behind the server. A later call continues.
+// TestOneServer: a call from before the answered heartbeat ends, since it may have
+// been lost behind the server; a later call goes on.
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,8 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Key is the argument of core.Elector.Internal and of conformance.Harness.Internal. No other module
-// can make one.
+// Key is the argument of core.Elector.Internal, which no other module can make.
 type Key struct{ _ int }
 
 // MaxContended is the largest number of shards for which one member contends. A member may have
@@ -17,8 +16,8 @@ type Key struct{ _ int }
 // for each full read.
 const MaxContended = 200_000
 
-// Preference names the sessions that claim a shard first when it is free: First, or Second if First
-// is not alive or does not act.
+// Preference names the sessions that claim a shard first when it is free: First, or Second if
+// First does not live or does not act.
 type Preference struct {
 	Shard         string
 	First, Second driver.SessionID // either may be empty
@@ -32,27 +31,28 @@ type Aside struct {
 
 // Elector is a core.Elector.
 type Elector interface {
-	// Prefer sets the order in which this member expects members to claim shards (C9). First come
-	// the named sessions, then the others by priority, then by rendezvous hash. The order is only
-	// advice. It applies whether or not this member contends for the shards, and lasts until the
-	// next call for the same shard. If members have different preferences, the only effect is that
-	// they claim more often than needed. If a shard has a preference, Electors ignore operators'
-	// rules (package control) about the shard, because its assigner obeys them. The error is
-	// ErrInvalid for an invalid name.
+	// Prefer sets the order in which this member expects members to claim shards (C9). First
+	// come the named sessions, then the others by priority, then by rendezvous hash. It is
+	// advice, whether or not this member contends for the shards, and lasts until the next call
+	// for the same shard. If members have different preferences, they only claim more often
+	// than needed. Electors ignore operators' rules (package control) about a shard with a
+	// preference; its assigner obeys them. The error is ErrInvalid for a name outside the
+	// grammar.
 	Prefer(prefs ...Preference) error
-	// SetAside replaces the set of shards that currently should have no owner. Views show each
-	// reason, and do not count these shards as unowned. SetAside has no other effect. The caller
-	// must not modify the map afterwards.
+	// SetAside replaces the set of shards that currently should have no owner. Views show the
+	// reason of each and do not count it as unowned. Nothing else changes. The caller must not
+	// modify the map afterwards.
 	SetAside(reasons map[string]Aside)
 	// Stay undoes Leave. It does not prevent Run from ending.
 	Stay()
-	// WaitOwner waits until a live member owns the shard, as far as this member knows, and reports
-	// whether this member is the owner. It returns the same errors as WaitView, but makes no
-	// snapshot.
+	// WaitOwner waits until a live member owns the shard, as far as this member knows, and
+	// reports whether that is this member. Unlike WaitView, it makes no snapshot. Its errors
+	// are those of WaitView.
 	WaitOwner(ctx context.Context, shard string) (mine bool, err error)
-	// News returns the age of the store's newest answer to Observe or, unless Observe fails
-	// repeatedly, to a heartbeat. The result fresh reports whether the age is at most a TTL. A View
-	// without fresh news may name owners that have lost their shards. A member that contends for
-	// nothing sends no heartbeats, so its news stays fresh for two more Resync periods.
+	// News returns the age of the store's newest answer to Observe, or to a heartbeat unless
+	// Observe fails repeatedly. The result fresh reports whether the age is at most a TTL. A
+	// View without fresh news may name owners that have lost their shards. A member that
+	// contends for nothing sends no heartbeats. Its news stays fresh for two more Resync
+	// periods.
 	News() (age time.Duration, fresh bool)
 }

@@ -15,12 +15,12 @@ import (
 // Limits of the memory for bodies and answers.
 const (
 	mostBody  = 4 << 20
-	smallBody = 16 << 10 // a body or answer of at most this size needs no room
+	smallBody = 16 << 10 // up to this size a body or answer needs no room
 	roomUnit  = 64 << 10
 )
 
-// A room limits the bytes of bodies, or of answers, that are in memory at the same time. A body or
-// answer takes a few times its size in memory. A room is safe for concurrent use.
+// A room limits the bytes of bodies, or of answers, that are in memory at a time. The total cost of
+// one is a few times its size. A room is safe for concurrent use.
 type room struct {
 	turn  chan struct{} // held by the request that takes units; the others wait in line
 	units chan struct{}
@@ -30,8 +30,7 @@ func newRoom(size int) *room {
 	return &room{make(chan struct{}, 1), make(chan struct{}, size/roomUnit)}
 }
 
-// take takes room for size bytes, and waits for the room until ctx ends. The function leave gives
-// the room back.
+// take takes room, and waits for it until ctx ends. leave gives it back.
 func (o *room) take(ctx context.Context, size int64) (leave func(), err error) {
 	if size <= smallBody {
 		return func() {}, nil
@@ -64,8 +63,8 @@ func noRoom() error {
 	return refuse(http.StatusServiceUnavailable, codeBusy, "large requests and answers are being served: try again")
 }
 
-// decode calls read for the single JSON value of a body. It returns an error for unknown fields and
-// for data after the value. If decode succeeds, the caller calls done when it no longer needs the
+// decode calls read for the one JSON value of a body. It returns an error for unknown fields and
+// for data after the value. If it succeeds, the caller calls done when it no longer needs the
 // values.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, read func(*json.Decoder) error) (done func(), err error) {
 	size := r.ContentLength
@@ -88,7 +87,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, read func(*json.
 	return leave, nil
 }
 
-// readBody calls read for a JSON value, which must be the only value.
+// readBody calls read for a JSON value, which must be the only one.
 func readBody(from io.Reader, read func(*json.Decoder) error) error {
 	d := json.NewDecoder(&utf8Reader{from: from})
 	d.DisallowUnknownFields()
@@ -125,7 +124,7 @@ func bodiless(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// optional returns a function that reads one value into the variable into, or nothing.
+// optional reads one value into into, or nothing.
 func optional(into any) func(*json.Decoder) error {
 	return func(d *json.Decoder) error {
 		if err := d.Decode(into); err != io.EOF {
@@ -135,7 +134,7 @@ func optional(into any) func(*json.Decoder) error {
 	}
 }
 
-// object reads an object, and calls member to read each value.
+// object reads an object; member reads its values.
 func object(d *json.Decoder, member func(name string) error) error {
 	if err := delim(d, '{'); err != nil {
 		return err
@@ -158,7 +157,7 @@ func object(d *json.Decoder, member func(name string) error) error {
 	return delim(d, '}')
 }
 
-// array reads an array, and calls next to read each element.
+// array reads an array; next reads its elements.
 func array(d *json.Decoder, next func() error) error {
 	if err := delim(d, '['); err != nil {
 		return err
@@ -182,8 +181,8 @@ func delim(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// A utf8Reader fails at bytes that are not UTF-8, and at an escape of half a character, such as
-// \ud800. The decoder would silently replace either with another character.
+// A utf8Reader fails at bytes that are not UTF-8, and at the escape of half a character, such
+// as \ud800. The decoder would replace both with another character.
 type utf8Reader struct {
 	from  io.Reader
 	begun [utf8.UTFMax]byte // of a character
@@ -233,8 +232,7 @@ func (u *utf8Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole follows the escapes of a text, byte by byte. It returns false if one half of a character
-// lacks the other half.
+// whole follows the escapes of a text. It returns false if half a character lacks the other half.
 func (u *utf8Reader) whole(c byte) bool {
 	switch {
 	case u.escaped == 0 && c != '\\':

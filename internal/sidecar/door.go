@@ -14,19 +14,20 @@ import (
 // Limits of connections that have not shown the token.
 const (
 	maxStrangers = 512
-	// strangerTime is how long a connection may take to show the token while others wait for its
-	// place. If no other connection waits, it has headerTime, and a second to take the refusal.
+	// strangerTime is how long a connection may take to show the token while others wait for
+	// its place. If none waits, the connection has headerTime, and a second to take the
+	// refusal.
 	strangerTime = 500 * time.Millisecond
 	pauseTime    = 10 * time.Millisecond // while no stranger may be closed
 	longestStay  = headerTime + time.Second
 	refusalsTime = time.Minute // between two log lines about peers of other users
 )
 
-// A door is a listener that counts connections without authority (strangers) separately, so that
-// strangers take no places from clients with authority. On a Unix socket, it closes connections of
-// other users when it accepts them. If there are maxStrangers strangers, it closes the oldest one
-// that has been connected for strangerTime and has no unread data. It also closes connections with
-// authority if there is no place for them.
+// A door is a listener that keeps connections without authority apart, so that they take no
+// place of the others. On a Unix socket, it closes connections of other users when it accepts
+// them. If there are maxStrangers, it closes the oldest stranger that has had strangerTime and
+// has sent nothing unread. It also closes connections with authority beyond the places for
+// them.
 type door struct {
 	net.Listener
 	log    *slog.Logger
@@ -34,7 +35,7 @@ type door struct {
 	places chan struct{} // of clients with authority
 	left   chan struct{} // gets an element when a stranger leaves
 
-	refusals int // of peers, since the last log line; only Accept uses it
+	refusals int // of peers, since the last line; only Accept uses it
 	told     time.Time
 
 	mu        sync.Mutex
@@ -138,7 +139,7 @@ func (d *door) leave(c *caller) {
 	}
 }
 
-// seat gives a connection a place, if there is a free one.
+// seat gives a connection one of the places, if one is free.
 func (d *door) seat(c *caller) bool {
 	select {
 	case d.places <- struct{}{}:

@@ -42,8 +42,7 @@ type outcomeBody struct {
 // maxReason is the number of bytes of a reason that package effect keeps.
 const maxReason = 500
 
-// decision returns the client's report: the state done with a result, or another state without a
-// result.
+// decision is what the client says: done with a result, or one of the other states without.
 func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 	valued := b.Text != nil || b.Base64 != nil
 	switch {
@@ -62,8 +61,7 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 		err = fmt.Errorf("the state %.40q is not one of those that the request may have", b.State)
 	}
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
-	// If the store hangs, an attempt lasts longer than its request, so it must not keep a large
-	// body.
+	// While the store hangs, an attempt outlasts its request, so it must not keep a large body.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
 	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), maxReason)])
 	return d, err
@@ -106,7 +104,7 @@ func (s *Server) resolveEffect(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveEffect reads a body, carries out its request under the lease, and answers with the effect.
+// serveEffect reads a body, does its request under the lease, and answers with the effect.
 func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error),
 	do func(context.Context, *effects) (effectReply, error)) {
 	_, x, done, err := s.under(w, r, decode)
@@ -129,8 +127,8 @@ func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func
 	answer(w, http.StatusOK, reply)
 }
 
-// noEffectsProblem is the answer for locks. They have no effects, because records of effects
-// outlast their lease, while a lock leaves no records.
+// noEffectsProblem is for locks, because records of effects outlast their lease, and a lock
+// leaves nothing.
 func noEffectsProblem() *problem {
 	return refuse(http.StatusConflict, codeNoEffects, "a lock keeps no records of effects: contend for a shard")
 }

@@ -17,8 +17,8 @@ import (
 
 // Limits of effects.
 const (
-	leaseAttempts = 64   // concurrent attempts of one lease
-	mostAttempts  = 1024 // concurrent attempts of all leases
+	leaseAttempts = 64   // concurrent, of one lease
+	mostAttempts  = 1024 // concurrent, of all leases
 	attemptTime   = 5 * time.Minute
 	listedEffects = 1000 // in one answer
 )
@@ -58,8 +58,8 @@ func (r *effectReply) setOpen(e *effect.Effect) {
 	}
 }
 
-// effects are the effects of one lease. The client carries out an effect, while a function of this
-// package waits until the client ends the attempt. All methods are safe for concurrent use.
+// effects are the effects of one lease. Their function runs in the client, and the part here
+// waits until the client ends it. All methods are safe for concurrent use.
 type effects struct {
 	s     *Server
 	lease *core.Lease
@@ -78,12 +78,12 @@ type attempt struct {
 	id    string
 	key   string
 	rule  *control.Rule        // what the client found out before it began, or nil
-	tells chan struct{}        // the client that began the attempt receives from it
+	tells chan struct{}        // the client that begins receives from it
 	gone  chan struct{}        // closed when that client no longer waits
 	done  chan struct{}        // closed after result and err are set
 	says  chan effect.Decision // the client's report, at most one; State is empty if the client does not know
 	ended bool                 // says has been sent to; under effects.mu
-	after effect.Decision      // the report, unless its state is done; under effects.mu
+	after effect.Decision      // the report, if it is not done; under effects.mu
 
 	result []byte
 	err    error
@@ -95,8 +95,8 @@ func newEffects(s *Server, l *core.Lease) *effects {
 	return x
 }
 
-// leave ends all attempts, which leaves their effects in doubt. It returns when no attempt writes
-// to the store any longer.
+// leave ends all attempts, which leaves their effects in doubt. It returns when nothing writes any
+// longer.
 func (x *effects) leave() {
 	x.stop()
 	x.opening.Lock()
@@ -140,8 +140,8 @@ func (x *effects) rules() []control.Rule {
 	return all
 }
 
-// resolve returns what is known about an effect after an attempt whose state is not done. It cannot
-// know about effects that a previous leader left open. The ledger calls resolve on the attempt's
+// resolve returns what is known of an effect after an attempt that was not done. It knows
+// nothing of effects that a previous leader left open. The ledger calls it on the attempt's
 // goroutine.
 func (x *effects) resolve(_ context.Context, e effect.Effect) (effect.Decision, error) {
 	x.mu.Lock()
@@ -156,8 +156,8 @@ func (x *effects) reply(key string) effectReply {
 	return effectReply{Key: key, ID: effect.ID(x.lease.Namespace()+"/"+x.lease.Shard(), key)}
 }
 
-// begin starts this client's attempt of an effect. The reply shows if the effect needs no attempt,
-// or if another attempt is under way.
+// begin starts an attempt of an effect by this client. If the effect needs no attempt, or
+// another attempt is under way, the reply says so.
 func (x *effects) begin(ctx context.Context, key string, rule *control.Rule) (effectReply, error) {
 	if err := effect.CheckKey(key); err != nil {
 		return effectReply{}, err
@@ -190,7 +190,7 @@ func (x *effects) begin(ctx context.Context, key string, rule *control.Rule) (ef
 	}
 }
 
-// admit gives an attempt a place, unless another attempt of the same effect has one.
+// admit gives an attempt a place, unless its effect has another attempt.
 func (x *effects) admit(a *attempt) (other bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -210,7 +210,7 @@ func (x *effects) admit(a *attempt) (other bool, err error) {
 	return false, nil
 }
 
-// run runs an attempt that has a place, until its outcome is known.
+// run runs an attempt from its place to its outcome.
 func (x *effects) run(l *effect.Ledger, a *attempt) {
 	a.result, a.err = l.Do(context.Background(), a.key, func(ctx context.Context, _ string) ([]byte, error) {
 		d := x.await(ctx, a)
@@ -284,7 +284,7 @@ func unwritten(key string, cause error) *problem {
 		"effect %q: its end may not be written: begin it again, or list the effects: %v", key, cause), nil)
 }
 
-// unsure marks a problem as possibly written, unless the cause excludes that.
+// unsure marks a problem as possibly written, unless the cause rules that out.
 func unsure(p *problem, cause error) *problem {
 	if !core.NotApplied(cause) {
 		p.Applied = "unknown"

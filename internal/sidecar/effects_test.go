@@ -20,8 +20,7 @@ import (
 
 type fields map[string]any
 
-// effect sends a request about an effect. Unless the request names a token, effect adds the token
-// of the last state.
+// effect sends a request about an effect, with the token of the last state unless it names one.
 func (l *lead) effect(status int, code, what string, body fields) (out effectReply) {
 	l.Helper()
 	full := fields{"token": l.last.Token}
@@ -46,7 +45,7 @@ func (l *lead) begin(key, state string) effectReply {
 	return out
 }
 
-// end ends an attempt, and expects the given state.
+// end wants the state that it says.
 func (l *lead) end(attempt, state string, more fields) effectReply {
 	l.Helper()
 	body := fields{"attempt": attempt, "state": state}
@@ -58,7 +57,7 @@ func (l *lead) end(attempt, state string, more fields) effectReply {
 	return out
 }
 
-// doubts returns the listed keys with their states.
+// doubts are the keys that are listed, with their states.
 func (l *lead) doubts() string {
 	l.Helper()
 	var list effectsReply
@@ -70,15 +69,15 @@ func (l *lead) doubts() string {
 	return text
 }
 
-// live lets time pass while the client shows that it is alive.
+// live lets time pass while the client shows that it lives.
 func (l *lead) live(d time.Duration) {
 	for stop := time.Now().Add(d); time.Now().Before(stop); time.Sleep(min(d, ttl/2)) {
 		l.call(200, "", "POST", l.path("beat"), "", nil)
 	}
 }
 
-// TestEffect: each effect has one attempt at a time. The client's report decides its outcome, which
-// stays under later leases.
+// TestEffect: each effect has one attempt at a time, and its outcome is what the client says,
+// under later leases too.
 func TestEffect(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -149,8 +148,8 @@ func TestEffect(t *testing.T) {
 	})
 }
 
-// TestEffectResolvedOnce: a client cannot resolve a doubt other than the current one, nor an effect
-// that is under way.
+// TestEffectResolvedOnce: a client cannot resolve a doubt that is not the present one, nor an
+// effect that is under way.
 func TestEffectResolvedOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -171,8 +170,8 @@ func TestEffectResolvedOnce(t *testing.T) {
 	})
 }
 
-// TestEffectOfAnother: a client ends, sees and resolves only effects of its own lease. An attempt
-// ends once, by its name.
+// TestEffectOfAnother: a client ends, sees and resolves effects of its own lease only, and an
+// attempt ends once, by its name.
 func TestEffectOfAnother(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -209,8 +208,8 @@ func TestEffectOfAnother(t *testing.T) {
 	})
 }
 
-// TestEffectAfterLease: if the lease of an attempt was lost, the attempt ends in doubt, whatever
-// its client reports afterwards.
+// TestEffectAfterLease: an attempt whose lease was lost ends in doubt, whatever its client says
+// after that.
 func TestEffectAfterLease(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -250,7 +249,7 @@ func TestEffectAfterLease(t *testing.T) {
 }
 
 // TestEffectClientGone: effects of a client that is gone, silent or stopping are in doubt, and
-// delay nothing.
+// hold nothing up.
 func TestEffectClientGone(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(l *lead){
@@ -285,8 +284,8 @@ func TestEffectClientGone(t *testing.T) {
 	}
 }
 
-// TestEffectEndRefused: if the store refuses the end of an attempt, the client does not learn that
-// the outcome is written. A later begin writes the outcome and answers with it.
+// TestEffectEndRefused: where the store refuses the end of an attempt, the client does not learn
+// that it is written, and begin then writes and answers it.
 func TestEffectEndRefused(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -306,8 +305,8 @@ func TestEffectEndRefused(t *testing.T) {
 	})
 }
 
-// TestEffectNotTold: a client that does not wait for the answer to its begin makes no effect, so
-// the effect is made later.
+// TestEffectNotTold: a client that does not wait for the answer to its begin makes nothing, so
+// that the effect is made later.
 func TestEffectNotTold(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -336,8 +335,8 @@ func TestEffectNotTold(t *testing.T) {
 	})
 }
 
-// TestEffectHuge: a result above the limit is not kept, but the effect is done. A body above the
-// limit ends nothing.
+// TestEffectHuge: a result above the bound is not kept, and the effect is done all the same; a
+// body above the bound ends nothing.
 func TestEffectHuge(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -413,8 +412,8 @@ func TestEffectRefused(t *testing.T) {
 	})
 }
 
-// TestEffectsNeverEnded: effects that are begun and not ended take a limited number of places for a
-// limited time. They are then in doubt. If there are too many of these, no effect begins.
+// TestEffectsNeverEnded: effects that are begun and not ended take a bounded number of places,
+// for a bounded time, and are then in doubt. With too many of those none begins.
 func TestEffectsNeverEnded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -455,8 +454,8 @@ func TestEffectsNeverEnded(t *testing.T) {
 	})
 }
 
-// TestEffectsOfAllLeases: the number of attempts of all leases together is limited, and an attempt
-// that ends makes room.
+// TestEffectsOfAllLeases: the attempts of all leases together are bounded, and one that ends
+// makes room.
 func TestEffectsOfAllLeases(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -474,7 +473,7 @@ func TestEffectsOfAllLeases(t *testing.T) {
 	})
 }
 
-// TestEffectRules: an operator's decision is obeyed, whatever a client reports.
+// TestEffectRules: an operator's decision is obeyed, whatever a client says it found out.
 func TestEffectRules(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

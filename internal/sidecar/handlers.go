@@ -125,8 +125,8 @@ func decodeAppend(d *json.Decoder) (core.Token, []core.Op, error) {
 	return body.Token, []core.Op{core.Append(v)}, nil
 }
 
-// decodeCommit reads the body of a commit one operation at a time, and no more operations than the
-// store accepts.
+// decodeCommit reads the body of commit one operation at a time, and no more operations than the
+// store takes.
 func (s *Server) decodeCommit(d *json.Decoder) (token core.Token, ops []core.Op, err error) {
 	size := 0
 	next := func() error {
@@ -183,8 +183,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json
 	answer(w, http.StatusOK, reply(committed))
 }
 
-// under reads a body, and returns the lease that is held with the body's token, and the lease's
-// effects. If under succeeds, the caller calls done when it no longer needs the body's values.
+// under reads a body. It returns the lease that is held with the body's token, and its effects. If
+// it succeeds, the caller calls done when it no longer needs the body's values.
 func (s *Server) under(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error)) (
 	lease *core.Lease, x *effects, done func(), err error) {
 	if _, err := s.tenancyOf(r); err != nil { // before anything is read
@@ -265,8 +265,8 @@ type logReply struct {
 const (
 	defaultEntries = 100
 	maxEntries     = 1000
-	pageEntries    = 32      // in one read; fewer if entries are long
-	pageBytes      = 1 << 20 // bytes after which no more entries are read
+	pageEntries    = 32      // of one read; fewer if entries are long
+	pageBytes      = 1 << 20 // after which no more are read
 )
 
 // number returns a parameter of the query, which must be between least and most.
@@ -306,8 +306,7 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, page)
 }
 
-// page reads at most limit entries after the given entry, or from the oldest if the given entry is
-// -1. It stops after most bytes.
+// page reads at most limit entries after one; -1 stands for the oldest. It stops after most bytes.
 func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, most int) (out *logReply, size int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.callTime)
 	defer cancel()
@@ -340,8 +339,7 @@ func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, 
 	}
 }
 
-// controls returns the number of bytes that JSON writes as six bytes each, such as control
-// characters.
+// controls returns the number of bytes that JSON writes as six.
 func controls(b []byte) (n int) {
 	for _, c := range b {
 		if c < ' ' || c == '<' || c == '>' || c == '&' {
@@ -363,7 +361,7 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{w, http.NewResponseController(w)}
 }
 
-// event writes an event, which the client must receive within limit.
+// event writes an event, which the client must take within limit.
 func (o *stream) event(name string, v any, limit time.Duration) error {
 	if err := o.c.SetWriteDeadline(time.Now().Add(min(limit, writeTime))); err != nil {
 		return err
@@ -391,7 +389,7 @@ func (o *stream) send(text string, limit time.Duration) error {
 const (
 	quietTime = 15 * time.Second // after which a comment shows that the stream is alive
 	retryTime = 500 * time.Millisecond
-	takeTime  = 5 * time.Second // for the client to receive entries while others wait for room
+	takeTime  = 5 * time.Second // for the client to take entries while others wait for room
 )
 
 // tail streams the entries of a log as they are appended.
@@ -434,7 +432,7 @@ type tailer struct {
 	after  core.Seq
 	out    *stream
 	cursor driver.Cursor
-	hints  int // number of hints that wait takes from the channel
+	hints  int // entries that wait takes from the channel
 }
 
 func (t *tailer) run(ctx context.Context) error {
@@ -469,8 +467,8 @@ func (t *tailer) run(ctx context.Context) error {
 	return nil
 }
 
-// page reads the next entries. Unless they are only a few bytes, they take room, which all streams
-// share, until leave is called. The client must receive the entries before late.
+// page reads the next entries. Unless they are a few bytes, they take room that streams share,
+// until leave is called. The client has until late to take them.
 func (t *tailer) page(ctx context.Context) (page *logReply, late time.Time, leave func(), err error) {
 	waits, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
@@ -485,7 +483,7 @@ func (t *tailer) page(ctx context.Context) (page *logReply, late time.Time, leav
 	return page, time.Now().Add(maxEntries * writeTime), func() {}, err
 }
 
-// lasting reports whether a read that failed would fail again.
+// lasting reports whether a failed read will fail again.
 func lasting(err error) bool {
 	return errors.Is(err, core.ErrTrimmed) || core.NotApplied(err) && !errors.Is(err, core.ErrRetry)
 }

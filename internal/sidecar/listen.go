@@ -16,10 +16,10 @@ import (
 
 const unixPrefix = "unix:"
 
-// Listen listens on an address, which is "unix:" and the path of a socket, or a loopback IP address
-// with a port. A socket is a file with mode 0600. It accepts only connections from this process's
-// user, and needs Linux. For any other address, Listen opens nothing and returns an error that
-// matches core.ErrInvalid. The caller closes the listener, which removes the socket.
+// Listen listens on an address, which is "unix:" and the path of a socket, or a loopback IP
+// address with a port. The socket is a file with mode 0600. It accepts only connections of this
+// process's user, and needs Linux. For any other address, Listen opens nothing and returns an
+// error that matches core.ErrInvalid. The caller closes the listener, which removes the socket.
 func Listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {
@@ -45,8 +45,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w: %s", core.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Limits of a token's length. A token must be long enough to be random, and short enough for a
-// header.
+// Limits of a token: enough for a random one, and no more than a header takes.
 const minToken, maxToken = 32, 4096
 
 // ReadToken reads the token that clients send. The file must be a regular file of this
@@ -86,7 +85,7 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// sameToken compares two tokens in constant time.
+// sameToken compares in constant time.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -21,14 +21,14 @@ type lockedListener struct {
 
 func (l *lockedListener) Close() error { return errors.Join(l.UnixListener.Close(), unlock(l.lock)) }
 
-// unlock releases the lock immediately. Closing the file would not be enough, because a process
+// unlock releases the lock immediately. Closing the file alone would not, because a process
 // that is being started has a copy of every descriptor until its program is loaded.
 func unlock(lock *os.File) error {
 	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
 }
 
-// listenUnix listens on a socket. Only the process that holds the lock beside the socket may use
-// the socket, so that a new process can remove the socket of a killed process.
+// listenUnix listens on a socket. Only the holder of the lock beside the socket may use it, so that
+// a new process can remove the socket of a killed one.
 func listenUnix(path string) (net.Listener, error) {
 	if err := checkDir(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func listenUnix(path string) (net.Listener, error) {
 }
 
 // checkDir refuses a directory that another user may write, because that user could replace the
-// socket and make clients believe in false leases. If the directory is missing, checkDir makes it.
+// socket and make clients believe in false leases. If the directory is missing, it makes it.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,8 +91,7 @@ func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {
 	return ln.(*net.UnixListener), nil
 }
 
-// checkPeer refuses a process of a user other than the socket's owner. It asks the kernel for the
-// user.
+// checkPeer refuses a process of a user other than the socket's owner. The kernel names the user.
 func checkPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// locksUntil requests a lock until a context ends. It returns when it has the lock, with the
-// stream, or otherwise the status.
+// locksUntil asks for a lock until a context ends, and returns when it has it, with its stream, or
+// with the status.
 func (x *side) locksUntil(ctx context.Context, name, body string) (*lead, int, string) {
 	x.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,7 +58,7 @@ func (x *side) locks(name, body string) *lead {
 	return l
 }
 
-// held expects that another client holds a lock.
+// held wants a lock to be held by somebody else.
 func (x *side) held(name, body string) {
 	x.Helper()
 	x.call(http.StatusConflict, codeHeld, "POST", "/v1/locks/"+name, body, nil)
@@ -69,8 +69,7 @@ func (l *lead) unlock() {
 	l.call(200, "", "POST", l.path("release"), "", nil)
 }
 
-// waits begins requests for a lock, which wait. It returns the channel on which they report their
-// results.
+// waits begins requests for a lock, which wait, and returns where they send what they had.
 func (x *side) waits(n int, name, body string) chan *lead {
 	had := make(chan *lead, n)
 	for range n {
@@ -85,9 +84,8 @@ func (x *side) waits(n int, name, body string) chan *lead {
 
 const patient = `{"wait_ms":60000}`
 
-// TestLock: one client at a time has a lock, among the clients of this and other sidecars. They get
-// it in the order in which they came, with increasing tokens. Their commits are fenced, and a free
-// lock leaves nothing.
+// TestLock: one client at a time has a lock, of this sidecar and of others, in the order in which
+// they came, with greater tokens; what it commits is fenced, and a free lock leaves nothing.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -122,7 +120,7 @@ func TestLock(t *testing.T) {
 		if n := len(w.store.Keys("test/!state/shard/")); n > 0 {
 			w.Errorf("%d records are left of a free lock", n)
 		}
-		// Data committed under a lock stays, and the next holder finds it.
+		// What was committed under a lock stays, and the next one finds it.
 		four := b.locks("x", "")
 		four.append(200, "", four.last.Token, "under it")
 		four.append(409, codeFenced, token, "zombie")
@@ -138,7 +136,7 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestLockNames: hostile names and bodies are refused before anything is sent to the store.
+// TestLockNames: hostile names and bodies are refused before anything is sent.
 func TestLockNames(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -176,8 +174,8 @@ func TestLockNames(t *testing.T) {
 	})
 }
 
-// TestLockOfAnother: a client that does not know a lock's id can neither release the lock, nor
-// write under it, nor keep it alive. A second release does not affect the next holder.
+// TestLockOfAnother: a client that does not know a lock's id neither unlocks it, nor writes or
+// lives on its account, and a second release does nothing to the next holder.
 func TestLockOfAnother(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -203,8 +201,8 @@ func TestLockOfAnother(t *testing.T) {
 	})
 }
 
-// TestLockReleasedAtOnce: of many concurrent releases of one lock, each is answered, and the next
-// holder keeps the lock.
+// TestLockReleasedAtOnce: of many releases of one lock at once each is answered, and the next
+// holder keeps it.
 func TestLockReleasedAtOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -228,8 +226,8 @@ func TestLockReleasedAtOnce(t *testing.T) {
 	})
 }
 
-// TestLockClientGone: a client that goes away immediately gives back its lock and its place in the
-// queue. A silent client loses the lock at its TTL, which begins when it has the lock.
+// TestLockClientGone: a client that goes away gives its lock back at once, and its place in the
+// queue; one that is silent loses it at its TTL, which begins when it has the lock.
 func TestLockClientGone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -274,8 +272,8 @@ func TestLockClientGone(t *testing.T) {
 	})
 }
 
-// TestLockNotTaken: a client that goes away at any moment of its wait keeps neither the lock nor a
-// place.
+// TestLockNotTaken: a client that goes away in any moment of its wait keeps neither the lock nor
+// a place.
 func TestLockNotTaken(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -307,7 +305,7 @@ func TestLockNotTaken(t *testing.T) {
 	})
 }
 
-// TestLockLost: a lost lock is over, and is not taken again. Releasing it changes nothing.
+// TestLockLost: a lock that was lost is over, and not taken again; releasing it changes nothing.
 func TestLockLost(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -346,8 +344,8 @@ func TestLockLost(t *testing.T) {
 	})
 }
 
-// TestLocksWait: thousands of requests wait for one lock, without calls to the store, and get it in
-// turn. Requests beyond the number of places are refused, and so are requests that wait too long.
+// TestLocksWait: thousands of requests wait for one lock, for which the store is asked nothing,
+// and get it in turn; more than there are places are refused, and so are those that wait too long.
 func TestLocksWait(t *testing.T) {
 	t.Parallel()
 	const many = 2000
@@ -441,8 +439,7 @@ func TestLockNamesWait(t *testing.T) {
 	})
 }
 
-// TestLockStop: a sidecar that ends asks its clients to release their locks, and informs the
-// waiting clients.
+// TestLockStop: a sidecar that ends asks for its locks, and tells those that wait.
 func TestLockStop(t *testing.T) {
 	t.Parallel()
 	for _, willing := range []bool{true, false} {

@@ -18,7 +18,7 @@ const (
 	codeNoToken   = "unauthorized"  // the token is missing or wrong
 	codeNotFound  = "not_found"     // no such route, item or shard
 	codeOver      = "lease_over"    // the lease has ended
-	codeContended = "contended"     // another client of this sidecar contends for the shard
+	codeContended = "contended"     // by another client of this sidecar
 	codeNotHeld   = "not_held"      // the lease is not held now
 	codeFenced    = "fenced"        // the token is not the current one
 	codeHeld      = "held"          // another owner holds the lock
@@ -41,7 +41,7 @@ type problem struct {
 
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Applied is "no" if nothing was or will be written, and otherwise "unknown".
+	// Applied is "no" if nothing was or will be written, otherwise "unknown".
 	Applied string `json:"applied"`
 	// Op is the index of the operation whose precondition does not hold.
 	Op *int `json:"op,omitempty"`
@@ -51,8 +51,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Message }
 
-// maxMessage limits the length in bytes of an error's message, because a message may quote a
-// client's text.
+// maxMessage limits the message of an error, in bytes, because it may quote a client.
 const maxMessage = 1000
 
 func refuse(status int, code, format string, args ...any) *problem {

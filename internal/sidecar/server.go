@@ -21,19 +21,19 @@ import (
 
 // Options configure a Server. For a Unix socket, nil is valid.
 type Options struct {
-	// Elector holds the options of the member. Their TTL is the longest TTL that a client may ask
+	// Elector holds the options of the member. Its TTL is the longest that a client may ask
 	// for. Default: the defaults of core.Options.
 	Elector *core.Options
 	// Token is the bearer token of clients. Only on a Unix socket may it be empty, because the
 	// socket's file and peers are checked.
 	Token string
-	// MaxLeases limits how many clients contend concurrently. Default 256, at most 10,000.
+	// MaxLeases limits the clients that contend concurrently. Default 256, at most 10,000.
 	MaxLeases int
-	// MaxTails limits the number of streams of logs. Each stream has one outstanding call to the
-	// store. Default 16, at most 1000.
+	// MaxTails limits the streams of logs. Each stream has one call to the store outstanding.
+	// Default 16, at most 1000.
 	MaxTails int
-	// MaxRequests limits how many other requests are served concurrently, and thus the memory for
-	// their bodies. Default 64, at most 10,000.
+	// MaxRequests limits the other requests that are served concurrently, and with them the memory
+	// for their bodies. Default 64, at most 10,000.
 	MaxRequests int
 }
 
@@ -41,7 +41,7 @@ type Options struct {
 const (
 	headerTime = 5 * time.Second  // to send the header of a request
 	bodyTime   = 10 * time.Second // to send the whole request
-	writeTime  = 10 * time.Second // to receive what is written
+	writeTime  = 10 * time.Second // to take what is written
 	idleTime   = 2 * time.Minute  // between two requests
 	lastTime   = 5 * time.Second  // for answers under way at the end
 	spareConns = 64               // besides those of streams and requests
@@ -91,7 +91,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	if o.Elector != nil {
 		member = *o.Elector
 	}
-	// The defaults of core, from which giveTime is computed.
+	// The defaults of core, which giveTime is computed from.
 	member.TTL = cmp.Or(member.TTL, 10*time.Second)
 	member.DrainBudget = cmp.Or(member.DrainBudget, 10*time.Second)
 	member.CallTimeout = cmp.Or(member.CallTimeout, max(member.TTL, 5*time.Second))
@@ -128,8 +128,8 @@ func New(b core.Backend, o *Options) (*Server, error) {
 }
 
 // Serve serves until ctx ends. It then asks the clients that hold leases to release them, for which
-// they have four fifths of the drain budget. Finally, it gives everything back, as
-// [core.Elector.Run] does, and returns the error of Run. Serve closes ln. It may be called once.
+// they have four fifths of the drain budget. Finally it gives everything back, as
+// [core.Elector.Run] does, and returns its error. It closes ln. It may be called once.
 //
 // A TCP listener needs a token. Without one, the error matches core.ErrInvalid.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
@@ -138,8 +138,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	web := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		// The limit applies until a handler has read the body. It also applies to requests that the
-		// server answers without a handler, and to parts of a body that the server skips.
+		// It holds until a handler has read the body. It also holds for requests that the server
+		// answers without a handler, and for parts of a body that it skips.
 		ReadTimeout: bodyTime,
 		ConnContext: withCaller, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true, // OPTIONS * also needs authority
@@ -180,12 +180,12 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 //go:embed openapi.json
 var openAPI []byte
 
-// route is a pattern of [http.ServeMux] and its handler.
+// route is a pattern of [http.ServeMux] and what serves it.
 type route struct {
 	pattern string
 	serve   http.HandlerFunc
-	place   bool // it takes a place for requests; other routes have their own limit, or no I/O
-	reads   bool // it reads a body; other routes accept none
+	place   bool // it takes a place of requests; other routes have their own limit, or no I/O
+	reads   bool // it reads a body; other routes have none
 }
 
 func (s *Server) routes() []route {
@@ -235,8 +235,7 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
 		if err := s.authorize(r); err != nil {
-			// The server reads nothing more from this connection, and the connection takes no other
-			// client's place.
+			// The server reads nothing more of it, and it takes no other client's place.
 			callerOf(r).refused.Store(true)
 			_ = c.SetReadDeadline(time.Now())
 			w.Header().Set("Connection", "close")
@@ -253,7 +252,7 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// authorize refuses a request without authority. It runs before any other code sees the request. On
+// authorize refuses a request without authority. No other code sees the request before that. On
 // a Unix socket, the door has already checked the peer's user.
 func (s *Server) authorize(r *http.Request) error {
 	if s.token == "" {
@@ -267,7 +266,7 @@ func (s *Server) authorize(r *http.Request) error {
 	return nil
 }
 
-// bounded returns serve with a limit: each request needs a place.
+// bounded limits serve to the places for requests.
 func (s *Server) bounded(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -308,7 +307,7 @@ func (s *Server) owner(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, ownerReply{shard, o.Node, o.Session, o.Token})
 }
 
-// shardOf returns the shard or lock that a request names.
+// shardOf returns the shard that a request names, which may be a lock.
 func shardOf(r *http.Request) (string, error) {
 	shard := r.PathValue("shard")
 	if err := core.CheckShard(shard); err != nil {

@@ -73,7 +73,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestSilent: a client that makes no request loses its lease exactly at its TTL.
+// TestSilent: a client that makes no request loses its lease at its TTL, to the moment.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	for _, ms := range []int64{500, ttl.Milliseconds()} {
@@ -113,7 +113,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestStreamEnds: a client whose connection closes loses its lease immediately.
+// TestStreamEnds: a client whose connection closes loses its lease at once.
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -133,7 +133,7 @@ func TestStreamEnds(t *testing.T) {
 	})
 }
 
-// TestTokens: a write is accepted only under the current token.
+// TestTokens: a write is accepted under the current token only.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -169,8 +169,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// TestStop: a sidecar that ends asks its clients to release their leases, and waits for a limited
-// time.
+// TestStop: a sidecar that ends asks its clients to release, for a bounded time.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	for _, willing := range []bool{true, false} {
@@ -211,7 +210,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// beatsOnce shows once that the client is alive, unless the stream shows that the lease is over.
+// beatsOnce is a sign of life, until the stream says that it is over.
 func (l *lead) beatsOnce() {
 	for {
 		select {
@@ -287,8 +286,8 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// TestUnreadTails: if nothing reads many streams of large entries, only some of them keep entries
-// in memory. They end, and other streams get their entries.
+// TestUnreadTails: streams of large entries that nobody reads do not all keep some in memory. They
+// end, and other streams get what is theirs.
 func TestUnreadTails(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -444,7 +443,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestBusy: requests above the limit are refused, and connections above the limit are closed.
+// TestBusy: requests above the bound are refused, connections above it closed.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -499,7 +498,7 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-// ask sends a request on a connection, and returns the status of the answer, or 0 if there is none.
+// ask sends a request on a connection and returns the answer's status, 0 if there is none.
 func ask(c net.Conn, request string) int {
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, request); err != nil {

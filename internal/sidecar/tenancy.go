@@ -30,7 +30,7 @@ type tenancy struct {
 	s     *Server
 	id    string
 	shard string
-	ttl   time.Duration // how long a client may be silent before it counts as gone
+	ttl   time.Duration // a client that is silent for this long counts as gone
 	lock  bool          // the shard is a lock: there is one lease, and no effects
 
 	changed chan struct{} // gets an element when the state changes
@@ -97,7 +97,7 @@ func (c *tenancy) state() leaseState {
 	return s
 }
 
-// news makes the stream write the state.
+// news lets the stream write the state.
 func (c *tenancy) news() {
 	select {
 	case c.changed <- struct{}{}:
@@ -146,7 +146,7 @@ func (c *tenancy) end(cause string) {
 	}
 }
 
-// held returns the lease that has this token, for a write, and the lease's effects.
+// held returns the lease with a token, for a write, and its effects.
 func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	l, x, err := c.current()
 	if err == nil && l.Token() != token {
@@ -156,7 +156,7 @@ func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	return l, x, err
 }
 
-// current returns the lease that is held now, and the lease's effects.
+// current returns the lease that is held now, and its effects.
 func (c *tenancy) current() (*core.Lease, *effects, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,8 +218,7 @@ func (c *tenancy) hold(ctx context.Context, l *core.Lease) {
 	c.news()
 }
 
-// drain asks the client to release the lease, and waits until the client has released it or the
-// time is up.
+// drain asks the client to release the lease, and waits until it does or the time is up.
 func (c *tenancy) drain(l *core.Lease, why error) error {
 	c.mu.Lock()
 	c.stopping = why
@@ -319,8 +318,7 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 	}
 }
 
-// admit registers a client. Unless the client wants a lock, the Elector then contends for the
-// shard.
+// admit registers a client. Unless the client wants a lock, the Elector contends for it.
 func (s *Server) admit(c *tenancy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

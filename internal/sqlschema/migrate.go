@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Migrations are the versions of a schema. The n-th file of Files, sorted by name, makes version n.
-// The table "<prefix>schema" holds the version.
+// Migrations are the versions of a schema. The n-th file of Files, in the order of their names,
+// makes version n. The table "<prefix>schema" holds the version.
 type Migrations struct {
 	Files  fs.FS
 	Prefix string
@@ -22,9 +22,8 @@ type Execer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
 }
 
-// Migrate changes a schema from version from to the newest version. If from is 0, there is no
-// schema yet. Migrate must run in a transaction if the database supports transactions for schema
-// changes.
+// Migrate brings a schema from version from to the newest. A from of 0 means no schema. It must
+// run in a transaction if the database has transactions for schemas.
 func (m Migrations) Migrate(ctx context.Context, on Execer, from int) error {
 	names, err := fs.Glob(m.Files, "*.sql")
 	if err != nil {
@@ -55,7 +54,7 @@ func (m Migrations) Version(ctx context.Context, on Execer) (version int, err er
 	return version, err
 }
 
-// Check returns an error if the schema is newer than this program, or if it is older and migrate is
+// Check returns an error if the schema is newer than this program knows, or older and migrate is
 // false.
 func (m Migrations) Check(version int, migrate bool) error {
 	names, err := fs.Glob(m.Files, "*.sql")

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A looked context ends when it has been checked left more times.
+// A looked context ends with the look at it after left others.
 type looked struct {
 	context.Context
 	left, looks int
@@ -27,8 +27,8 @@ func (c *looked) Err() error {
 
 const pieces, leave = 50, 7
 
-// TestCheckEnds: Check checks its context between the records that it decodes, and returns at the
-// first check after the context's end.
+// TestCheckEnds: Check looks at its context between the records that it decodes, and returns at the first look after
+// its end.
 func TestCheckEnds(t *testing.T) {
 	t.Parallel()
 	file := Source{Name: "x", Open: func() (io.ReadCloser, error) {
@@ -54,8 +54,7 @@ func TestCheckEnds(t *testing.T) {
 	}
 }
 
-// TestCompareEnds: Check also checks its context between items that it compares with many others.
-// These items breach a rule here.
+// TestCompareEnds: so it does between the pieces that it compares with many others, which breach a rule here.
 func TestCompareEnds(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1, 0)

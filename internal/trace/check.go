@@ -21,18 +21,17 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// DefaultClockError is the default for how far apart the members' wall clocks may be.
+// DefaultClockError is the default limit of how far apart the members' wall clocks may be.
 const DefaultClockError = 50 * time.Millisecond
 
-// maxBreaches limits the breaches that a Report lists. The first breaches are the most useful.
+// maxBreaches limits the breaches that a Report lists. The first ones are the most useful.
 const maxBreaches = 100
 
 // A Source is a file to check.
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
-	// MayGo is true if a member may still remove the file. If MayGo is true, a missing file is a
-	// gap.
+	// MayGo is true if a member may still remove the file. A missing file is then a gap.
 	MayGo bool
 }
 
@@ -67,7 +66,7 @@ func File(name string) Source {
 	}}
 }
 
-// A Breach is a rule that was broken, according to the traces.
+// A Breach is a rule that is broken according to the traces.
 type Breach struct {
 	Rule  string    `json:"rule"`
 	Text  string    `json:"text"`
@@ -105,12 +104,12 @@ type Report struct {
 	leases map[driver.ShardID][]*grant
 }
 
-// Check reads the traces of the members of one namespace. It compares each step with this version
-// of the machine, and compares the leases, tokens, evictions and commits of all members with each
-// other. clockError is how far the members' wall clocks may be apart.
+// Check reads the traces of the members of one namespace. It compares each step with the
+// machine of this version, and compares the leases, tokens, evictions and commits of all
+// members with each other. clockError is how far the members' wall clocks may be apart.
 //
-// Check returns an error if the files belong to two namespaces, if no file can be read, or if ctx
-// ends. The Report contains the breaches, and the files that could not be read.
+// Check returns an error if the files are of two namespaces, if no file can be read, or if ctx
+// ends. The Report contains breaches and other bad files.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
 	c := newChecker(ctx, clockError)
 	runs, err := c.byRun(sources)
@@ -297,7 +296,7 @@ type eviction struct {
 // join.
 type link struct{ sent, done time.Time }
 
-// maxLinks limits the links that are kept for a member. A TTL contains about 12.
+// maxLinks limits the links that are kept of a member. A TTL has about 12.
 const maxLinks = 256
 
 // asked is a call without an answer.
@@ -379,7 +378,7 @@ func (c *checker) run(files []file) error {
 	if t.open {
 		t.gap("the trace goes on in a file that is missing")
 	}
-	// A smaller difference may be the time between the readings of the two clocks.
+	// A smaller difference is the time between readings of two clocks.
 	if by := time.Duration(min(uint64(t.high)-uint64(t.low), 1<<60)); by >= time.Millisecond {
 		c.set[t.run.Node] = max(c.set[t.run.Node], by)
 		t.note("the wall clock was set by %v: times of this member are compared that much less closely", by)
@@ -417,7 +416,7 @@ func (t *tracer) gap(format string, args ...any) {
 	t.endLeases()
 }
 
-// cut notes that some of the published states of the sessions are unknown.
+// cut notes that a part of what the sessions published is unknown.
 func (t *tracer) cut() {
 	for _, s := range t.own {
 		s.cut = true
@@ -562,8 +561,8 @@ func (t *tracer) replay(rec *Record) error {
 	return nil
 }
 
-// does returns the machine's effects for an input. If no member wrote the file, it may contain an
-// input that no runner gives, so the machine may panic.
+// does returns the machine's effects for an input. If no member wrote the file, the input may
+// be one that no runner gives, so the machine may panic.
 func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -600,8 +599,8 @@ func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
 	return shards
 }
 
-// answered notes the facts that the answer to a call shows. It keeps the call, because another
-// answer may be compared with it.
+// answered notes what the answer of a call shows. It keeps the call, because another answer may be
+// compared with it.
 func (t *tracer) answered(in *Input) {
 	c, ok := t.calls[in.Call]
 	if !ok || in.Call == 0 {
@@ -662,7 +661,7 @@ func (t *tracer) noteEvictions(c asked, in *Input) {
 	}
 }
 
-// became notes the outcome of an attempt. The answer to the attempt may be lost.
+// became notes the outcome of an attempt, whose answer may be lost.
 func (t *tracer) became(shard driver.ShardID, o driver.Owner) {
 	if was, ok := t.tried[shard]; ok && o.Token > was.Token {
 		if o.Session == was.Session {
@@ -713,7 +712,7 @@ func (t *tracer) noteCall(e *Effect) {
 	}
 }
 
-// effect notes a request or a report of a step.
+// effect notes what a step asked for or reported.
 func (t *tracer) effect(e *Effect) {
 	if e.Call != 0 {
 		t.noteCall(e)
@@ -725,7 +724,7 @@ func (t *tracer) effect(e *Effect) {
 	}
 	for _, x := range e.Transfers {
 		t.tried[x.Fence.Shard] = driver.Owner{Session: x.To, Token: x.Fence.Token}
-		// A repeated transfer finds the success of the first transfer, which a gap may hide.
+		// A repeated transfer finds the success of the first one, which a gap may hide.
 		if _, again := t.offered[x.Fence]; !again && (t.whole || t.runner.leases[x.Fence] != nil) {
 			t.offered[x.Fence] = t.now
 		}
@@ -883,12 +882,11 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	}
 }
 
-// byMembers reports whether answers show that traced members caused one lease to follow another.
-// Otherwise, another program may have caused it. That program may have preempted the lease by a
-// claim for a member, directly or through a third party, and the previous holder learns of this
-// later (C11). Or it may have ended the previous holder's session. If that session's heartbeats
-// succeed afterwards, no program ended the session, so the store granted a shard that a living
-// session held.
+// byMembers reports whether answers show that traced members caused one lease to follow
+// another. Otherwise, another program may have done it. It may have preempted the lease by a
+// claim for a member, directly or through a third party, which the previous holder learns later
+// (C11). Or it ended the previous holder's session. If that session's heartbeats succeed
+// afterwards, no program ended it, and the store granted a shard that a living session held.
 func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 	claimed := c.claimed[shard]
 	if !claimed[g.fence.Token] {
@@ -952,10 +950,9 @@ func (c *checker) compareEviction(e *eviction) {
 		e.by, e.of, s.node, silent, s.ttl)})
 }
 
-// compareProof looks for an eviction by a member that could not have proven the silence (C5).
-// Answered calls must cover the TTL before the eviction, each answered at most half a TTL after the
-// previous one was sent. compareProof skips evictions of sessions of the same node, which have
-// other reasons.
+// compareProof looks for an eviction whose silence the member could not have proven (C5). The TTL
+// before it must be covered by answered calls, each answered at most half a TTL after the previous
+// one was sent. It skips evictions of sessions of the same node, which have other reasons.
 func (c *checker) compareProof(e *eviction, s *session) {
 	if len(e.proof) == 0 || s.node == e.by {
 		return

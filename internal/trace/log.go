@@ -28,25 +28,24 @@ import (
 const (
 	// Suffix ends the name of each file.
 	Suffix = ".tenure-trace.gz"
-	// newSuffix follows Suffix in a file's name until the file has its header. If the process dies
-	// before that, the file keeps this name, and readers ignore it.
+	// newSuffix follows Suffix until the file has its header. A process that dies before that
+	// leaves the file under this name, and readers ignore it.
 	newSuffix = ".new"
 
 	// period is the time between two writes of records to the file, at which the wall clock is
 	// also noted.
 	period = time.Second
 	// maxWaiting limits the bytes, as weight counts them, that wait in memory for the disk. If a
-	// quarter of this memory is in use, the writer does not wait for the end of its period.
+	// quarter of it is in use, the writer does not wait for the end of its period.
 	maxWaiting = 32 << 20
-	// retryAfter is how long the Log writes nothing after a failure of the disk.
+	// retryAfter is how long the Log writes nothing after the disk failed.
 	retryAfter = time.Minute
 )
 
 // Log writes the inputs and effects of one Elector's machine into files of a directory. It removes
 // the oldest files of its node label, including those of earlier Runs. Its methods wait neither for
 // the disk nor for the encoding of a step, because their caller holds the machine's lock. A step
-// that does not fit into memory is lost, and the trace records the loss. A Log is safe for
-// concurrent use.
+// that does not fit into memory is lost, and the trace says so. A Log is safe for concurrent use.
 type Log struct {
 	o      Options
 	label  string // begins the names of all files of the node label
@@ -54,15 +53,15 @@ type Log struct {
 
 	mu      sync.Mutex
 	waiting []item
-	weight  int // weight of the waiting items
+	weight  int // of what waits
 	steps   int64
 	lost    int64 // records since the last one that was kept
 
-	full chan struct{} // has an element when the writer should not wait
+	full chan struct{} // has an element when much waits
 	done chan struct{} // closed by Close
 	gone chan struct{} // closed when the writer has ended
 
-	head  Header // header of the next file; only the writer uses this field and those below
+	head  Header // of the next file; only the writer uses it and the fields below
 	file  *os.File
 	zip   *gzip.Writer
 	lines *json.Encoder // into zip and sum
@@ -77,10 +76,10 @@ type item struct {
 	at    fsm.Instant
 	in    fsm.Input
 	out   []fsm.Effect
-	steps int64 // the number of steps before this item
+	steps int64 // the number of steps before
 }
 
-// weight returns roughly how many bytes of memory an item uses.
+// weight returns about how many bytes of memory an item keeps.
 func (i *item) weight() int {
 	n := int(reflect.TypeFor[item]().Size()) + len(i.out)*int(reflect.TypeFor[fsm.Effect]().Size())
 	for k := range i.out {
@@ -111,7 +110,7 @@ type counter struct {
 	n    int64
 }
 
-// lineSum is the checksum of lines without their ends, as a reader sees them.
+// lineSum sums lines without their ends, as a reader sees them.
 type lineSum uint32
 
 func (s *lineSum) Write(b []byte) (int, error) {
@@ -133,10 +132,10 @@ type Options struct {
 	Config   *fsm.Config // of the machine before its first step
 	// Clock returns an instant and the wall clock's time at it.
 	Clock func() (fsm.Instant, time.Time)
-	// Acks is called each second. It calls Log.Acked with the commits that were acknowledged since
-	// the last call.
+	// Acks is called each second. It calls Acked with the commits acknowledged since the last
+	// call.
 	Acks func()
-	// Warn is called when writing fails. It is not called again until writing has succeeded.
+	// Warn is called if writing fails. It is not called again until writing has succeeded.
 	Warn func(error)
 }
 
@@ -150,8 +149,8 @@ func New(o Options) *Log {
 	return l
 }
 
-// Start makes the first file and starts writing. The argument hostLock is the name of the host
-// lock, which is known only after New.
+// Start makes the first file and starts writing. hostLock is the machine's, which is known only
+// after New.
 func (l *Log) Start(hostLock string) error {
 	var id [8]byte
 	for i := range id {
@@ -223,8 +222,8 @@ func (l *Log) put(i item) {
 	}
 }
 
-// Close writes the waiting items, and waits for the writer, but no longer than limit. It may be
-// called after Start. Later steps and commits are not traced.
+// Close may follow Start. It writes the waiting items and waits for the writer, at most for limit.
+// Later steps and commits are not traced.
 func (l *Log) Close(limit time.Duration) {
 	close(l.done)
 	t := time.NewTimer(limit)
@@ -266,7 +265,7 @@ func (l *Log) failed(err error) {
 	l.head.Part++ // a reader misses a file
 }
 
-// take removes and returns the waiting items. If the log has ended, they are the last.
+// take removes and returns the waiting items. If the log has ended, no record follows them.
 func (l *Log) take(ended bool) (what []item, steps int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// period is the time between two writes of a log.
+// period is how often a log writes.
 const period = time.Second
 
 var logConfig = fsm.Config{Member: driver.Member{Node: "../a b\n", TTL: time.Second}, NewSession: func() driver.SessionID { return "s" }}
@@ -37,7 +37,7 @@ func start(t *testing.T, dir string, maxBytes int64) (l *trace.Log, warned *atom
 	return startWith(t, dir, maxBytes, func() {})
 }
 
-// startWith calls acks each time before the log takes the waiting items.
+// startWith calls acks each time before the log takes what waits.
 func startWith(t *testing.T, dir string, maxBytes int64, acks func()) (l *trace.Log, warned *atomic.Int32) {
 	t.Helper()
 	warned = new(atomic.Int32)
@@ -51,7 +51,7 @@ func startWith(t *testing.T, dir string, maxBytes int64, acks func()) (l *trace.
 	return l, warned
 }
 
-// files returns the files in a directory, while a log renames and removes files there.
+// files are those in a directory, beside a log that renames and removes them.
 func files(t *testing.T, dir string) (names []string, size int64) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
@@ -61,7 +61,7 @@ func files(t *testing.T, dir string) (names []string, size int64) {
 	return stillThere(t, all)
 }
 
-// stillThere omits files that were renamed or removed after the directory was read.
+// stillThere leaves out what was renamed or removed since the directory was read.
 func stillThere(t *testing.T, all []os.DirEntry) (names []string, size int64) {
 	t.Helper()
 	for _, e := range all {
@@ -80,8 +80,8 @@ func stillThere(t *testing.T, all []os.DirEntry) (names []string, size int64) {
 	return names, size
 }
 
-// TestRotation: the total size of the files is limited, and their names are distinct. The remaining
-// files are checked without their beginning.
+// TestRotation: the files have a bound together, names of their own, and what is left is checked
+// without its beginning.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -99,8 +99,7 @@ func TestRotation(t *testing.T) {
 			l.Acked(trace.Acks{Fence: driver.Fence{Shard: "s", Token: 1}, From: driver.WriteNo(2 * n), To: driver.WriteNo(2 * n)})
 		}
 		names, size := files(t, dir)
-		// A file ends after a flush of all waiting items, of which there are more on a busy
-		// machine.
+		// A file ends after a flush of all that waited, which is more on a busy machine.
 		if len(names) > 18 || size > 10*most {
 			t.Fatalf("%q have %d bytes", names, size)
 		}
@@ -127,7 +126,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRenamedBeside: a list of the files omits a file that a log renames at the same time.
+// TestRenamedBeside: a look at the files leaves out one that a log renames beside it.
 func TestRenamedBeside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -148,9 +147,8 @@ func TestRenamedBeside(t *testing.T) {
 	}
 }
 
-// TestRemovedBeside: a member removes its oldest file after the directory, or the file's header,
-// was read. The check of the other files does not fail. A file that the caller named counts as
-// unread.
+// TestRemovedBeside: a member that removes its oldest file, after the directory was read or after the
+// file's header was, does not fail the check of the others. A file that was named counts as unread.
 func TestRemovedBeside(t *testing.T) {
 	t.Parallel()
 	const want = `{"t":1,"i":{"k":"want","s":"s"},"o":[]}`
@@ -219,8 +217,8 @@ func TestRemovedBeside(t *testing.T) {
 	}
 }
 
-// TestDiskFails: if the disk accepts no more records, the member continues and is warned once. A
-// minute after the disk accepts records again, they are written, and a reader learns of the gap.
+// TestDiskFails: where the disk takes no more, the member goes on and is told once. A minute after it takes
+// them again, records are written, and a reader learns of the gap.
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,9 +269,8 @@ func TestDiskFails(t *testing.T) {
 	})
 }
 
-// TestLabelBytes: MaxBytes limits the size and number of a node label's files, including files of
-// earlier processes. It removes no file of a label that begins alike, and no file with another form
-// of name.
+// TestLabelBytes: MaxBytes limits the files of a node label, those of earlier processes included, and their
+// number. It takes none of a label that begins alike, and none of other names.
 func TestLabelBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +347,7 @@ func run(t *testing.T, dir, node string, most int64, steps int) {
 	l.Close(time.Minute)
 }
 
-// TestLost: steps that do not fit into memory are missing, and a reader learns of this.
+// TestLost: what memory does not take is missing, and a reader learns of it.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -384,7 +381,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// zipped returns a compressed file with these lines.
+// zipped is a file with these lines.
 func zipped(t testing.TB, lines ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -404,7 +401,7 @@ func zipped(t testing.TB, lines ...string) []byte {
 const goodHead = `{"tenure_trace":1,"namespace":"ns","store_id":"id","run":"r","config":{"member":{"node":"n","ttl":1000000000},"interval":300000000,"margin":100000000,` +
 	`"drain_budget":1,"resync":30000000000,"call_timeout":1000000000,"rank_delay":1,"backoff_min":1000000,"backoff_max":1000000000,"watch_all":16,"watch_few":3}}`
 
-// cuts returns the beginnings of a file, each longer by a byte, starting with the header.
+// cuts are the beginnings of a file, each longer by a byte, from its header on.
 func cuts(t *testing.T) iter.Seq[[]byte] {
 	t.Helper()
 	var out bytes.Buffer
@@ -442,8 +439,8 @@ func cuts(t *testing.T) iter.Seq[[]byte] {
 	}
 }
 
-// TestHostile: a file that is not a trace is refused, with the reason. A trace that was cut counts
-// up to the cut.
+// TestHostile: what is no trace is refused, with what is wrong, and a trace that was cut counts as
+// far as it goes.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

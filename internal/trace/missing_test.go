@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// parts returns a tape as several files. Each file begins with the record after the end of the
-// previous file. The numbers in at give the places of the beginnings.
+// parts are a tape as several files, each of which begins with the record after the one before. A
+// file begins where a number of at says.
 func (p *tape) parts(at ...int) []*tape {
 	var all []*tape
 	head, from := p.head, 0
@@ -37,7 +37,7 @@ func (p *tape) parts(at ...int) []*tape {
 	return all
 }
 
-// bytes returns the bytes of the file.
+// bytes are the bytes of the file.
 func (p *tape) bytes(t testing.TB) []byte {
 	t.Helper()
 	from, err := p.source(t, "").Open()
@@ -51,7 +51,7 @@ func (p *tape) bytes(t testing.TB) []byte {
 	return text
 }
 
-// TestMissing: missing parts of a member's files are noted as a gap. They cause no breach.
+// TestMissing: what is missing of a member's files is a gap that is noted. It accuses nobody.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -96,8 +96,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles takes files of two members, and cuts, drops, duplicates, reorders and changes
-// them at random. No member that kept the rules gets a breach.
+// TestDamagedFiles takes files of two members, and cuts, drops, doubles, reorders and changes them at
+// random: nobody who kept the rules is accused.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	rounds := 300
@@ -162,7 +162,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestBadFile: if one file cannot be read, the others are still checked.
+// TestBadFile: beside a file that cannot be read the others are checked.
 func TestBadFile(t *testing.T) {
 	t.Parallel()
 	flipped := zipped(t, goodHead, `{"t":1,"i":{"k":"want","s":"s"},"o":[]}`)
@@ -203,14 +203,14 @@ func TestBadFile(t *testing.T) {
 	}
 }
 
-// sets changes the wall clock of a member from an instant on.
+// sets has the wall clock of a member be another one from an instant on.
 func (p *tape) sets(at fsm.Instant, by time.Duration) {
 	i := slices.IndexFunc(p.recs, func(r *trace.Record) bool { return r.At >= at })
 	p.recs = slices.Insert(p.recs, i, &trace.Record{At: p.recs[i].At, Wall: p.head.Wall + int64(p.recs[i].At) + int64(by)})
 }
 
-// TestClockSet: if a member's wall clock was set, its times are compared less strictly by that
-// amount, and a note says so.
+// TestClockSet: where a member's wall clock was set, its times are compared that much less closely, and a
+// note says so.
 func TestClockSet(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -276,8 +276,8 @@ func TestClockSet(t *testing.T) {
 	}
 }
 
-// other returns the tape of a third member. It does the same as the first member, with tokens of
-// another shard and for much longer.
+// other is the tape of a third member, which does what the first one does, of another shard's tokens and
+// until much later.
 func (s *scene) other(until time.Duration) *tape {
 	head, err := json.Marshal(s.tape[0].head)
 	if err != nil {
@@ -304,8 +304,8 @@ func (s *scene) other(until time.Duration) *tape {
 	return p
 }
 
-// TestLostReply: two members that lead at the same time are found even if the reply to the second
-// one's claim was lost. An event that another program may have caused is not a breach.
+// TestLostReply: two members that lead at once are found also where the reply to the second one's claim
+// was lost. What another program may have done is no breach.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -363,15 +363,14 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// acquired gives the second member an answer to its claim.
+// acquired has the second member get an answer to its claim.
 func (s *scene) acquired(call fsm.CallID, in fsm.Input) {
 	s.t.Helper()
 	in.Kind, in.Call = fsm.InAcquired, call
 	s.step(1, 5310*time.Millisecond, in)
 }
 
-// TestCorrupt: if a file does not fit its checksum, nothing in it counts, because its content may
-// be wrong.
+// TestCorrupt: of a file that does not fit its checksum nothing counts, as what it says may be wrong.
 func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -28,9 +28,8 @@ type Reader struct {
 	most   int    // number of lines to read; 0: all
 }
 
-// A checksum is a line of a file. It holds the CRC-32 of all lines before it except checksums. The
-// checksum of gzip is not sufficient, because it is at the end of a file, and the file of a killed
-// process lacks that end.
+// A checksum is a line of a file. It holds the CRC-32 of all lines before it except checksums.
+// gzip's own checksum is at the end, which the file of a killed process lacks.
 type checksum struct {
 	Sum uint32 `json:"sum"`
 }
@@ -59,8 +58,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// wholeLines is like bufio.ScanLines, except that the last line needs a line end, because a killed
-// process may have written only a part of the line.
+// wholeLines is bufio.ScanLines, except that the last line needs its end, because a killed process
+// may have written a part of it.
 func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil

@@ -48,8 +48,9 @@ type Config struct {
 	Failback     time.Duration `json:"failback,omitempty"`
 }
 
-// A Record is one line: a step of the machine, acknowledged commits, a call, an event of a lease
-// for the application, a time of the wall clock, a gap, or the end of the Run.
+// A Record is one line. It may be a step of the machine, acknowledged commits, a call, or an
+// event of a lease for the application. It may also be a time of the wall clock, a gap, or the
+// end of the Run.
 type Record struct {
 	At    fsm.Instant `json:"t"`
 	In    *Input      `json:"i,omitempty"`
@@ -69,7 +70,7 @@ type Acks struct {
 	To      driver.WriteNo `json:"to"`
 	Doubt   bool           `json:"doubt,omitempty"`
 	Entries driver.Seq     `json:"n,omitempty"`  // number of log entries that the commits appended
-	Seq     driver.Seq     `json:"q,omitempty"`  // last entry of the log after these commits
+	Seq     driver.Seq     `json:"q,omitempty"`  // last entry of the log after them
 	Sent    fsm.Instant    `json:"at,omitempty"` // when the last commit was first sent
 }
 
@@ -201,8 +202,8 @@ func configOf(c *fsm.Config) Config {
 	}
 }
 
-// Machine returns the configuration of a machine that takes the same steps. The function session
-// returns the session ids for the machine's joins.
+// Machine returns the configuration of a machine that takes the same steps. session returns the
+// session ids for its joins.
 func (c *Config) Machine(session func() driver.SessionID) fsm.Config {
 	return fsm.Config{
 		Member: c.Member, NewSession: session, Interval: c.Interval, Jitter: c.Jitter, Margin: c.Margin,
@@ -310,7 +311,7 @@ func inputOf(in *fsm.Input) *Input {
 	return r
 }
 
-// kindOf returns the index of the kind with the given name.
+// kindOf returns the index of a name.
 func kindOf(names []string, name string) (int, error) {
 	for i, n := range names {
 		if n == name && name != "" {

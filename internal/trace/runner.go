@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// Call is a call that the store answered. The machine's request and the answer to the machine are
-// in the machine's steps.
+// Call is a call that the store answered. The machine's request and the answer that it got are in
+// its steps.
 type Call struct {
 	Call    fsm.CallID       `json:"c,omitempty"` // 0: an Observe that succeeded
 	Kind    string           `json:"k"`
@@ -41,8 +41,8 @@ const (
 // observed is the kind of an Observe.
 const observed = "observe"
 
-// Called notes a call that the machine requested. The argument e is the request that the store got,
-// and in is the store's answer. As with Step, the Log reads the values that both refer to later.
+// Called notes a call that the machine asked for. e is the request that the store got, and in the
+// answer. The Log reads the values that they refer to later, as with Step.
 func (l *Log) Called(sent fsm.Instant, e *fsm.Effect, in *fsm.Input) {
 	l.note(item{
 		rec: &Record{Call: &Call{Call: in.Call, Kind: effects[e.Kind], Session: e.Session, Sent: sent}},

@@ -18,14 +18,14 @@ type begin struct {
 	at    time.Time
 }
 
-// A said is a state that a session published, with its number.
+// A said is the number of a state that a session published.
 type said struct {
 	session driver.SessionID
 	update  driver.UpdateNo
 }
 
-// seen is the state that one member saw. The checker uses it to find views in which time goes back
-// for that member (O1).
+// seen is the state that one member saw. It serves to check that time does not go back for that
+// member (O1).
 type seen struct {
 	tokens  map[driver.ShardID]driver.Token
 	beats   map[driver.SessionID]driver.Version
@@ -130,8 +130,8 @@ func (c *checker) compareShown() {
 
 // compareEnded looks for claims of a session that succeeded although they were sent after its
 // eviction (M1). It also looks for heartbeats that succeeded although they were sent after the
-// eviction was. In a correct store, a heartbeat like this either came first and changed the
-// version, or found no record (M2).
+// eviction was. Such a heartbeat either came first and changed the version, or found no record
+// (M2).
 func (c *checker) compareEnded(e *eviction) {
 	s := c.sessions[e.of]
 	if s == nil {
@@ -170,8 +170,8 @@ type gift struct {
 	by    string
 }
 
-// compareBegins compares the head with which each lease began with the earlier commits (S3, S4,
-// L1). Commits and tokens are numbered, so this needs no clock.
+// compareBegins compares the heads with which leases began with the commits before them (S3,
+// S4, L1). Commits and tokens are numbered, so this needs no clock.
 func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	acks := c.acks[shard] // by number
 	byToken := slices.Clone(acks)

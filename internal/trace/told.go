@@ -7,15 +7,15 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// runner compares the actions of a runner with the requests of its machine: calls, answers, and
-// events of leases for the application.
+// runner compares what a runner did with its machine. It compares calls, answers, and events of
+// leases for the application.
 type runner struct {
 	on     bool // there is something to compare
 	made   map[fsm.CallID]*made
-	views  []*Call // views that the machine has not been given yet
+	views  []*Call // not yet given to the machine
 	leases map[driver.Fence]*told
 	begun  map[driver.ShardID]driver.Fence // whose handler runs
-	ending []driver.Fence                  // leases revoked in the step before, of which the application has not been notified
+	ending []driver.Fence                  // revoked in the step before, but the application has not been notified
 	resync fsm.Instant                     // of the last step that asked for a full read; 0: done
 	last   fsm.Instant                     // of the step before
 	until  map[driver.SessionID]fsm.Instant
@@ -30,7 +30,7 @@ type made struct {
 // told is a lease that the machine was granted.
 type told struct {
 	open                     bool // not revoked
-	begun, returned, drained bool // drained: the machine knows that the handler returned
+	begun, returned, drained bool // drained: the machine knows of the return
 	ended                    fsm.Instant
 	last                     driver.WriteNo // commit, or one before the lease, or one in doubt
 	seq                      driver.Seq     // entry of the log after it
@@ -121,7 +121,7 @@ func (t *tracer) replied(in *Input) {
 	delete(t.runner.made, in.Call)
 }
 
-// replyTo returns the kind of the input that answers an effect.
+// replyTo returns the input kind that answers an effect.
 func replyTo(effect string) string {
 	for i := range fsm.EffClose {
 		if e := i + 1; effects[e] == effect {
@@ -144,8 +144,8 @@ func (t *tracer) viewed(in *Input) {
 		t.differs("S13", "", "the machine was given a state as of %v, which was read at %v", in.SentAt, c.Sent)
 	case c.Answer != in.hash():
 		t.differs("S13", "", "the machine was given another state than was read")
-	// This compares the runner's instant, which is before the call reached the backend. Between the
-	// two, the machine may ask for the full state.
+	// This compares the runner's instant, which is before the call reached the backend. In
+	// between, the machine may ask for the full state.
 	case r.resync != 0 && in.SentAt > r.resync && !c.Full:
 		t.differs("S13", "", "the machine asked for the full state at %v, and what was read at %v is what had changed only",
 			r.resync, in.SentAt)
@@ -268,7 +268,7 @@ func (t *tracer) outcome(a *Acks) {
 	l.last, l.seq, l.seqKnown = max(l.last, a.To), a.Seq, !a.Doubt
 }
 
-// ends compares the machine's requests with the runner's actions, at the end of a whole trace.
+// ends compares, at the end of a whole trace, the machine's requests with what was done.
 func (t *tracer) ends() {
 	for id, m := range t.runner.made {
 		if m.call == nil {

@@ -23,7 +23,7 @@ import (
 
 var hour = flag.Duration("hour", 2*time.Second, "how much of the hour TestHour looks at")
 
-// sources returns the traces in a directory.
+// sources are the traces in a directory.
 func sources(t *testing.T, dir string) []trace.Source {
 	t.Helper()
 	all, err := trace.FilesIn(dir)
@@ -33,7 +33,7 @@ func sources(t *testing.T, dir string) []trace.Source {
 	return all
 }
 
-// check expects that the traces are accepted and that each step was compared.
+// check wants the traces to be accepted, each step compared.
 func check(t *testing.T, dir string) *trace.Report {
 	t.Helper()
 	r, err := trace.Check(t.Context(), sources(t, dir), trace.DefaultClockError)
@@ -51,8 +51,8 @@ func check(t *testing.T, dir string) *trace.Report {
 	return r
 }
 
-// TestMembers makes three members lead shards, commit, hand over, fall silent and stop. Each step
-// follows the rules, and the members' actions are consistent.
+// TestMembers has three members lead shards, commit, hand over, fall silent and stop: each step
+// of each is as the rules say, and what they did fits together.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,8 +91,7 @@ func TestMembers(t *testing.T) {
 		if err := e.Contend(handler, "a", "b", "c", "_lock.d"); err != nil {
 			t.Fatal(err)
 		}
-		// Events before Run count, because they may determine the order in which shards are
-		// settled.
+		// What happens before Run counts: it may say in which order shards are settled.
 		if err := e.Internal(seam.Key{}).Prefer(seam.Preference{Shard: "c", First: "x"}, seam.Preference{Shard: "b", First: "x"}); err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +141,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestHour: the trace of an hour of 1,000 shards, each with 10 commits a second, takes at most 200
-// MB. The test measures the part of the hour in -hour, from the time when all shards are led.
+// TestHour: an hour of 1,000 shards, each with 10 commits a second, takes 200 MB at most. It looks
+// at -hour of it, from when all are led.
 func TestHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testHour)
@@ -219,8 +218,7 @@ func testHour(t *testing.T) {
 	check(t, dir)
 }
 
-// TestNoDirectory: a member that cannot write its trace does not start, and its error says what to
-// change.
+// TestNoDirectory: a member whose trace cannot be written does not start, and says what to change.
 func TestNoDirectory(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "ns", nil)

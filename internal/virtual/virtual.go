@@ -1,6 +1,6 @@
-// Package virtual lets tests replace the clock and the random source of core. With it, package
-// tenuretest suspends the machine of one process while the bubble's time passes for the others, and
-// makes random values repeatable.
+// Package virtual lets tests replace what core asks of its surroundings. With it, package
+// tenuretest suspends the machine of one process while the bubble's time passes for the others.
+// It also makes random values repeatable.
 package virtual
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Host is a backend that has a virtual process.
+// Host is a backend with a virtual process.
 type Host interface {
 	Process() *Process
 }
@@ -20,8 +20,8 @@ type Process struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
 	id     uint64        // the beginning of its sessions' ids
-	missed time.Duration // time missed in past suspensions
-	since  time.Time     // the beginning of the current suspension, or zero
+	missed time.Duration // in past suspensions
+	since  time.Time     // the begin of the present suspension, or zero
 }
 
 // NewProcess returns a process. Each process of a test must have a different seed.
@@ -49,8 +49,7 @@ func (p *Process) Int64N(n int64) int64 {
 // about to fire would be set again forever.
 const crawl = 1000
 
-// Suspend makes the monotonic clock of the process run a thousand times slower, as if it had
-// stopped.
+// Suspend stops the monotonic clock of the process, except for a thousandth of the time.
 func (p *Process) Suspend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +66,7 @@ func (p *Process) Resume() {
 	p.since = time.Time{}
 }
 
-// missing returns the time missed in the current suspension.
+// missing returns the time missed in the present suspension.
 func (p *Process) missing() time.Duration {
 	if p.since.IsZero() {
 		return 0
@@ -76,7 +75,7 @@ func (p *Process) missing() time.Duration {
 	return d - d/crawl
 }
 
-// Behind returns how far the monotonic clock is behind the bubble's clock.
+// Behind returns how far the monotonic clock is behind the bubble's.
 func (p *Process) Behind() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

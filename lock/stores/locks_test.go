@@ -1,5 +1,5 @@
-// Package stores_test takes locks on real stores, in real processes that are killed, stopped and
-// cut off. Under the locks, the processes write to a resource that compares tokens.
+// Package stores_test locks on real stores, in real processes that are killed, stopped and cut
+// off, before writes to a resource that compares tokens.
 package stores_test
 
 import (
@@ -104,8 +104,8 @@ func (w *worker) work(ctx context.Context, locks *lock.Locks, rng *rand.Rand) er
 	return nil
 }
 
-// update is a guarded read-modify-write of a program that does not check its lock after it has
-// begun, so only the fence protects the counter. A failed update is not repeated.
+// update is a guarded read-modify-write of a program that does not check its lock after it began:
+// only the fence protects the counter. A failed update is not repeated.
 func (w *worker) update(k *lock.Lock) {
 	if k.Err() != nil {
 		return
@@ -141,8 +141,8 @@ func (w *worker) ask(path string, k *lock.Lock, value int) (string, error) {
 	return string(body), err
 }
 
-// fileLimit is how long the test waits for another holder if the previous holder may have been
-// stopped while it held the file.
+// fileLimit is how long the test waits for another holder if the one before may have been stopped
+// with the file.
 const fileLimit = 6 * time.Second
 
 // fault is a kind of fault.
@@ -158,8 +158,8 @@ const (
 	loseReplies fault = "replies lost"
 )
 
-// schedule draws the faults of a run. In each run, a holder is stopped in the middle of its write,
-// and the seed selects one of three other faults.
+// schedule draws the faults of a run. Each has a holder that is stopped in the middle of its write,
+// and one of three plain faults, which the seed selects.
 func schedule(rng *rand.Rand, n int, seed uint64, served bool) []fault {
 	out := []fault{stopInWrite, killInWrite, []fault{stopPast, kill, leave}[seed%3]}
 	deck := []fault{stopInWrite, stopPast, kill, leave}
@@ -185,7 +185,7 @@ func (f *chaos) start() {
 	f.Start(setting{f.r.URL, f.Rand.Uint64()})
 }
 
-// total contains the findings of the runs on one store.
+// total has the findings of the runs on one store.
 type total struct {
 	mu                             sync.Mutex
 	runs, damaged, writes, refused int
@@ -204,11 +204,11 @@ func (s *total) String() string {
 // scheduler's choices.
 func TestLocks(t *testing.T) { onAll(t, true) }
 
-// TestUnfenced is the control: if tokens are not compared, there is damage in 19 of 20 runs.
+// TestUnfenced is the control: without comparing tokens there is damage in 19 of 20 runs.
 func TestUnfenced(t *testing.T) { onAll(t, false) }
 
-// With -short, there is one run on each store with all common faults, and the control runs on one
-// store. The seeds differ, so that the stores together see every fault.
+// With -short there is one run on each store with all common faults, and the control is on one
+// store. The seeds differ, so that the stores together see each fault.
 func onAll(t *testing.T, fenced bool) {
 	runs, n := *seeds, *faults
 	if testing.Short() {
@@ -311,7 +311,7 @@ func (f *chaos) catch(p *fleet.Proc, path string) *hold {
 	if h == nil {
 		f.Fatalf("a member makes no request to %s within %v", path, ample.Time)
 	}
-	f.Cleanup(func() { // if the test fails earlier
+	f.Cleanup(func() { // where the test fails before
 		select {
 		case <-h.release:
 		default:
@@ -358,7 +358,7 @@ func (f *chaos) settle(what string) {
 	if !ample.Soon(f.Context(), func() bool {
 		now = f.r.counts()
 		for i := range now {
-			if now[i] < before[i]+members { // so that a write that was in progress does not count
+			if now[i] < before[i]+members { // so that a write that was under way does not count
 				return false
 			}
 		}
@@ -368,8 +368,8 @@ func (f *chaos) settle(what string) {
 	}
 }
 
-// nothingLeft: after all members have left, a new member frees the locks whose holders' sessions
-// ended while a claim was in progress. After that, no lock has a holder.
+// nothingLeft: after all have left, a newcomer frees the locks whose holders' sessions ended, which
+// had a claim in progress. Then no lock has a holder.
 func (f *chaos) nothingLeft(b core.Backend) {
 	f.Helper()
 	locks, err := lock.New(b, &core.Options{Node: "judge", TTL: 5 * time.Second, LockDir: "none", Logger: slog.New(slog.DiscardHandler)})
@@ -405,7 +405,7 @@ func records(t *testing.T, b core.Backend) []driver.ShardState {
 
 // check judges the accepted writes.
 func (f *chaos) check(s *total) {
-	f.r.Close() // so that all requests have ended
+	f.r.Close() // and so all requests have ended
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
 	writes, disordered, lost := 0, 0, 0

@@ -19,13 +19,13 @@ import (
 var used = flag.Int("names", 0, "how many names are used once, on every store; 0: 5000, on SQLite alone")
 
 const (
-	lockers = 256         // at the same time
+	lockers = 256         // at once
 	maxGrew = 2 << 20     // bytes of heap
 	before  = 2 * lockers // names before the heap is measured
 )
 
-// TestNames locks many names once each. Neither the store nor the heap of a process that locks or
-// only watches keeps anything for each name.
+// TestNames locks many names once each. Neither the store nor the heap of a process that locks, or
+// only watches, keeps anything for each name.
 func TestNames(t *testing.T) {
 	for _, at := range fleet.Places() {
 		t.Run(at.Name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestNames(t *testing.T) {
 			t.Logf("%d names in %v, %.0f a second: %d records before, %d after; %d bytes of heap before, %d after (%+.2f a name)",
 				n, took.Round(time.Millisecond), float64(n)/took.Seconds(), records0, records1, heap0, heap1,
 				float64(heap1-heap0)/float64(n))
-			// Records that other callers release during a removal stay until the next removal.
+			// Records that others release during a removal stay until the next one.
 			if most := driver.MaxFreeLocks + lockers; records1 > most {
 				t.Errorf("%d names left %d records; the bound is %d", n, records1, most)
 			}

@@ -17,7 +17,7 @@ import (
 // writes the value plus one.
 type resource struct {
 	*httptest.Server
-	fenced bool // it refuses tokens lower than the greatest that it has seen, also from readers
+	fenced bool // it refuses lower tokens than the greatest it has seen, also those of readers
 
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -109,7 +109,7 @@ func (r *resource) arrives(q *http.Request) (token int64, pid int) {
 	return token, pid
 }
 
-// admit compares a token. It returns false if the request must be refused. The caller holds r.mu.
+// admit compares a token. It returns false if the request must be refused. r.mu is held.
 func (r *resource) admit(c *counter, token int64) bool {
 	if token < c.seen {
 		return !r.fenced
@@ -174,8 +174,8 @@ func (r *resource) counts() (out [names]int) {
 	return out
 }
 
-// judge finds violations that fenced locks exclude: lost updates, and accepted writes whose token
-// is not greater than all earlier tokens. Each write has its own lock and token.
+// judge finds violations that fenced locks exclude: accepted writes with a token that is not
+// greater than all before, since each write has its own lock, and lost updates.
 func judge(writes []write) (disordered, lost []string) {
 	value, newest := 0, write{}
 	for i, w := range writes {
@@ -193,7 +193,7 @@ func judge(writes []write) (disordered, lost []string) {
 	return disordered, lost
 }
 
-// TestJudge: judge finds each kind of damage, and reports no damage where there is no damage.
+// TestJudge: it finds each kind of damage, and none where there is none.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -213,8 +213,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestResource: with the fence, the resource refuses lower tokens, also from readers. Without the
-// fence, it refuses none.
+// TestResource: with the fence it refuses lower tokens, of readers too, and without it none.
 func TestResource(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		r := newResource(t, fenced, 1)

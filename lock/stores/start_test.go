@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 )
 
-// TestStartAtOnce: members that start at the same time under the label of one host all join, and no
-// join fails. Each member has its own connections.
+// TestStartAtOnce: members under the label of one host that start at once all join, and no join fails. Each has its
+// own connections.
 func TestStartAtOnce(t *testing.T) {
 	const members, rounds = 8, 5
 	for _, at := range fleet.Places() {
@@ -31,7 +31,7 @@ func TestStartAtOnce(t *testing.T) {
 				joined.Add(members)
 				for i, b := range backends {
 					e, err := core.NewElector(b, &core.Options{Node: "host", TTL: time.Minute, LockDir: "none", Logger: slog.New(slog.DiscardHandler),
-						Hooks: core.Hooks{OnEvent: func(ev core.Event) {
+						Hooks: core.Hooks{OnSession: func(ev core.SessionEvent) {
 							if ev.Kind == core.SessionJoined {
 								joined.Done()
 							} else if ev.Kind == core.SessionJoinFailed {

@@ -26,7 +26,8 @@ import (
 
 const ttl = time.Second
 
-// alarms are the alarms that docs/operations.md recommends, each with a fault that it must report.
+// alarms are those that docs/operations.md recommends, each with the fault that it
+// is for.
 var alarms = map[string]func(*world){
 	"unowned":         (*world).unowned,
 	"quarantined":     (*world).quarantined,
@@ -73,7 +74,7 @@ type world struct {
 	store *memory.Store
 }
 
-// process is one member, and the metrics and pages that its operator watches.
+// process is one member, and what its operator watches.
 type process struct {
 	*core.Elector
 	p       *world
@@ -98,11 +99,7 @@ func (p *world) startWith(node string, h core.Handler, shards ...string) *proces
 	}
 	o := &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, BackoffMax: 10 * ttl,
 		Logger: slog.New(slog.DiscardHandler)}
-	o.Hooks.OnEvent = func(e core.Event) {
-		if e.Kind == core.WriteRefused {
-			x.refused.Add(1)
-		}
-	}
+	o.Hooks.OnRefused = func(*core.FencedError) { x.refused.Add(1) }
 	o.Hooks.OnCall = func(c core.Call) {
 		if c.Kind == "beat" && c.Took > ttl/6 {
 			x.slow.Add(1)
@@ -135,7 +132,7 @@ func (x *process) end() {
 	}
 }
 
-// crash cuts the process off. After that, none of its calls reach the store.
+// crash cuts the process off; nothing of it reaches the store any more.
 func (x *process) crash() {
 	x.link.Cut()
 	x.stop()
@@ -173,7 +170,7 @@ func (p *world) becomes(what string, cond func() bool) {
 	p.Fatalf("not within a minute: %s", what)
 }
 
-// quarantined makes a shard kill its owner once, which is enough for a quarantine here.
+// quarantined has an owner die of its shard once, which is enough here.
 func (p *world) quarantined() {
 	manage := func(node string) (x *process, stop func()) {
 		x = p.start(node)
@@ -353,7 +350,7 @@ func (p *world) halted() {
 	if s := get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/healthz", 503); !strings.Contains(s.Reasons[0], "halted: ") {
 		p.Errorf("/healthz of a halted member: %+v", s)
 	}
-	// A restart would forget the store's answers, which may be the only sign of the change.
+	// A restart would forget what this process was answered, which may be all that shows it.
 	get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/livez", 200)
 	a.stop()
 	<-a.done

@@ -15,14 +15,14 @@ import (
 //go:embed page
 var page embed.FS
 
-// policy allows the page to load only its own script and style.
+// policy lets the page load its own script and style, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 func asset(name, kind string) http.HandlerFunc {
 	content, err := page.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // the files are compiled in
+		panic(err) // it is compiled in
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !reads(w, r) {
@@ -38,17 +38,17 @@ func asset(name, kind string) http.HandlerFunc {
 	}
 }
 
-// Place is the position of a shard on the map. X and Y are fractions of the map's width and height.
-// The origin is at the top left.
+// Place is the position of a shard on the map, as parts of its width and height. The origin is at
+// the top left.
 type Place struct {
 	X, Y float64
-	Name string // name of the place; may be empty
+	Name string // of the place; may be empty
 }
 
-// The limits of the first update of a stream. If there are more shards, the board shows this.
+// Limits of the first update of a stream. If there are more shards, the board says so.
 const (
 	maxBoardShards = 20_000
-	maxBoardBytes  = 2 << 20 // of the shards' names, and of the reasons why they are set aside
+	maxBoardBytes  = 2 << 20 // of the shards' names, and of why they are set aside
 )
 
 // update is one message of a stream: first the whole board, then the changes. Empty fields have not
@@ -78,10 +78,9 @@ type update struct {
 	Moves     []moveJSON       `json:"moves,omitempty"` // of this member, oldest first
 	Notes     []Note           `json:"notes,omitempty"`
 	Places    map[string]point `json:"places,omitempty"`
-	// MemberLoads is memberShares by session, and Ranges is []rangeJSON. Elsewhere has the
-	// preferred zones of shards whose owner is in another zone. Loads are the loads that changed;
-	// null means that the load is no longer known. If Options.Sharding is nil, all these fields are
-	// left out.
+	// MemberLoads is memberShares by session, and Ranges is []rangeJSON. Elsewhere are the zones of
+	// shards whose owner is in another one. Loads are the changed loads; null means no longer
+	// known. All are left out without Options.Sharding.
 	MemberLoads json.RawMessage     `json:"member_loads,omitempty"`
 	Elsewhere   json.RawMessage     `json:"elsewhere,omitempty"`
 	Ranges      json.RawMessage     `json:"ranges,omitempty"`
@@ -111,13 +110,13 @@ func newRow(o *core.Ownership, owner int) boardRow {
 	return append(row, cut(o.Aside, maxAside), until)
 }
 
-// boardOwner is a session and the number that stands for it in rows.
+// boardOwner is a number and the session that it stands for.
 type boardOwner [2]any
 
 // point is a Place: x, y, name.
 type point [3]any
 
-// feed is the state that has been sent on one stream so far.
+// feed is the state that one stream has sent so far.
 type feed struct {
 	h       *handler
 	last    *core.View
@@ -133,8 +132,7 @@ type feed struct {
 	effects             *effectsJSON
 }
 
-// next returns the changes since the last call. news is false if nothing has changed except the
-// time.
+// next returns the changes since the last call. news is false if only the time has changed.
 func (f *feed) next() (u *update, news bool) {
 	v := f.h.source.View()
 	u = &update{
@@ -197,7 +195,7 @@ func (f *feed) changes(u *update, v *core.View) {
 	f.shards = shown
 }
 
-// diff adds the differences between two sorted lists of shards to an update.
+// diff walks both sorted lists.
 func (f *feed) diff(u *update, shown []core.Ownership) {
 	old := f.shards
 	for i := range shown {
@@ -250,7 +248,7 @@ func movesAfter(last, v *core.View, say func(error) string) []moveJSON {
 	return moves(fresh, say)
 }
 
-// sentence returns the board's explanation of why a lease or a session ended.
+// sentence returns the text that the board shows for why a lease or a session ended.
 func sentence(err error) string {
 	for _, s := range []struct {
 		of   error

@@ -35,7 +35,7 @@ func newChanging(v *core.View) *changing {
 
 func (c *changing) View() *core.View { return c.view.Load() }
 
-// change replaces the view with a copy that f has changed.
+// change replaces the view by a copy that f has changed.
 func (c *changing) change(f func(*core.View)) {
 	v := *c.view.Load()
 	v.Shards, v.Members, v.Moves = slices.Clone(v.Shards), slices.Clone(v.Members), slices.Clone(v.Moves)
@@ -43,7 +43,7 @@ func (c *changing) change(f func(*core.View)) {
 	c.view.Store(&v)
 }
 
-// event contains the parts of an event of /events that tests examine.
+// event is what a test looks at of an event of /events.
 type event struct {
 	Full    bool
 	Known   int
@@ -167,7 +167,7 @@ func TestEvents(t *testing.T) {
 	c.change(func(v *core.View) {
 		v.Shards[1].Session, v.Shards[1].Node, v.Shards[1].Token = "S1", "n1", 9
 		v.Shards[2].Shard = "orders-4"
-		v.Moves = append(v.Moves, core.Move{At: time.Unix(2000, 0), Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 9}, Kind: core.LeaseGranted})
+		v.Moves = append(v.Moves, core.Move{At: time.Unix(2000, 0), Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 9}, Kind: core.MoveGranted})
 	})
 	e := next(func(e event) bool { return len(e.Shards) > 0 })
 	want := [][5]any{{"orders-2", 1.0, 9.0}, {"orders-4", 3.0, 3.0}}
@@ -190,7 +190,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestHeartbeats: the board shows what an Elector knows about the heartbeats of other members.
+// TestHeartbeats shows what an Elector knows of the others' heartbeats.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestStreamsAreFew(t *testing.T) {
 	t.Parallel()
 	inner := tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{MaxStreams: 2})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.RemoteAddr = "192.0.2.1:1234" // all from one address
+		r.RemoteAddr = "192.0.2.1:1234" // all of one address
 		inner.ServeHTTP(w, r)
 	})
 	s := serve(t, h)
@@ -246,8 +246,8 @@ func TestStreamsAreFew(t *testing.T) {
 	})
 }
 
-// TestStreamsThatAreNeverRead: if one address takes all places with streams that it does not read,
-// another address immediately gets a place, and keeps it.
+// TestStreamsThatAreNeverRead: one address takes all places with streams that it does not
+// read, and another one gets a place at once, and keeps it.
 func TestStreamsThatAreNeverRead(t *testing.T) {
 	t.Parallel()
 	const most = 4
@@ -302,8 +302,8 @@ func TestStreamsThatAreNeverRead(t *testing.T) {
 	}
 }
 
-// TestAside: the board and /view show shards that are set aside, temporarily or permanently, and
-// the size of the reasons is limited.
+// TestAside: the board and /view show shards that are set aside, for a time or for good, and what
+// was told is bounded.
 func TestAside(t *testing.T) {
 	t.Parallel()
 	source := newChanging(sample())
@@ -333,7 +333,7 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestHost: over loopback, a page whose host name points to this machine can read nothing.
+// TestHost: over loopback, a page whose name was pointed here reads nothing.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	h := tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{Hosts: []string{"Board.example"}})
@@ -416,8 +416,8 @@ func TestStreamsEndWithTheirServer(t *testing.T) {
 	}
 }
 
-// client is a client that receives a message only when the test asks for it. A write waits until
-// then, or until its deadline.
+// client is one that takes a message only when it is asked to. A write waits until then,
+// or until its deadline.
 type client struct {
 	http.ResponseWriter
 	late  time.Time
@@ -453,7 +453,7 @@ func TestSlowClients(t *testing.T) {
 			h.ServeHTTP(c, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
 		}()
 		c.take <- struct{}{} // the whole
-		for i := range 50 {  // for 5 s, during which the client takes one message
+		for i := range 50 {  // over 5 s, in which the client takes one message
 			source.change(func(v *core.View) { v.Shards[i%2].Token += 100 })
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -496,7 +496,7 @@ func TestStreamsEndInTime(t *testing.T) {
 	})
 }
 
-// TestManyShardsStream: a stream sends a limited amount of data about a large namespace.
+// TestManyShardsStream bounds what a stream sends of a large namespace.
 func TestManyShardsStream(t *testing.T) {
 	t.Parallel()
 	v := sample()
@@ -510,8 +510,8 @@ func TestManyShardsStream(t *testing.T) {
 	}
 }
 
-// TestOwnMemberIsShown: however much data other members publish, the board shows the member that
-// serves it, and that member's load. It explains in a sentence why leases and sessions ended.
+// TestOwnMemberIsShown: however much other members say of themselves, the one that serves the board is on it, and its
+// load is. What ended leases and sessions is said in a sentence.
 func TestOwnMemberIsShown(t *testing.T) {
 	t.Parallel()
 	v := &core.View{Node: "self", Session: "T", Trusted: true}
@@ -521,7 +521,7 @@ func TestOwnMemberIsShown(t *testing.T) {
 	}
 	v.Members = append(v.Members, core.Member{Session: "T", Node: "self", TTL: 7 * time.Second})
 	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: "merged"}}
-	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.LeaseEnded,
+	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.MoveRevoked,
 		Err: fmt.Errorf("x: %w", core.ErrDrainBudget)}}
 	p := &painted{}
 	p.p.Store(&sharding.Picture{Loads: map[string]float64{"a": 3}})
@@ -540,17 +540,12 @@ func TestOwnMemberIsShown(t *testing.T) {
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	j := &tenurehttp.Journal{}
-	event := j.Hooks().OnEvent
+	hooks := j.Hooks()
 	for i := range 100 {
-		event(core.Event{Kind: core.SessionLapsed, Err: fmt.Errorf("try %d: %w", i, errors.New(strings.Repeat("x", 2000)))})
+		hooks.OnSession(core.SessionEvent{Kind: core.SessionLapsed, Err: fmt.Errorf("try %d: %w", i, errors.New(strings.Repeat("x", 2000)))})
 	}
-	event(core.Event{Kind: core.PeerSilent, Peer: core.Member{Node: "n2"}})
-	for _, unnoted := range []core.Event{
-		{Kind: core.PeerUpdated, Peer: core.Member{Node: "n2"}}, {Kind: core.LeaseEnded, Fence: core.Fence{Shard: "s"}, Err: core.ErrLapsed},
-		{Kind: core.RecordDamaged, Err: &core.DamagedError{}}, {Kind: core.EventsDropped, Dropped: 1},
-	} {
-		event(unnoted)
-	}
+	hooks.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Node: "n2"}})
+	hooks.OnPeer(core.PeerEvent{Kind: core.PeerUpdated, Peer: core.Member{Node: "n2"}})
 	v := get[tenurehttp.View](t, tenurehttp.Handler((*fixed)(sample()), &tenurehttp.Options{Journal: j}), "/view", 200)
 	if len(v.Notes) != 64 || v.Notes[63].Text != "n2 silent" || !strings.HasPrefix(v.Notes[0].Text, "trust lapsed: try 37: x") {
 		t.Errorf("%d notes, from %.40q to %q", len(v.Notes), v.Notes[0].Text, v.Notes[len(v.Notes)-1].Text)

@@ -10,16 +10,16 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// The limits of the effects shown.
+// Limits of what is shown of effects.
 const (
-	maxEffectShards = 100         // sorted by effects that wait for a person, then by effects in doubt
+	maxEffectShards = 100         // with the most effects that wait for a person, then the most in doubt
 	effectsEvery    = time.Second // the shortest time between two counts
 )
 
-// effectsJSON counts the waiting effects of this process. It is immutable.
+// effectsJSON is the number of effects of this process that wait. It is immutable.
 type effectsJSON struct {
-	// InDoubt counts effects that Resolve or the next Do will decide. Unresolved counts effects
-	// that wait for a person. Oldest is when the oldest of all these effects began.
+	// InDoubt counts effects about which Resolve or the next Do decides. Unresolved counts effects
+	// that wait for a person. Oldest is when the oldest of both began.
 	InDoubt    int           `json:"in_doubt"`
 	Unresolved int           `json:"unresolved"`
 	Oldest     time.Time     `json:"oldest,omitzero"`
@@ -27,14 +27,14 @@ type effectsJSON struct {
 	More       bool          `json:"more,omitempty"` // there are more shards
 }
 
-// effectShard counts the waiting effects of a shard.
+// effectShard is the number of effects of a shard that wait.
 type effectShard struct {
 	Shard      string `json:"shard"`
 	InDoubt    int    `json:"in_doubt"`
 	Unresolved int    `json:"unresolved"`
 }
 
-// effects counts the waiting effects for all streams and answers. It is safe for concurrent use.
+// effects counts for all streams and answers. It is safe for concurrent use.
 type effects struct {
 	counts func() effect.Counts // may be nil
 
@@ -59,7 +59,7 @@ func (e *effects) look() *effectsJSON {
 func newEffects(c effect.Counts) *effectsJSON {
 	out := &effectsJSON{InDoubt: c.InDoubt.Number, Unresolved: c.Unresolved.Number, Shards: []effectShard{}}
 	for _, w := range []effect.Waiting{c.InDoubt, c.Unresolved} {
-		year := w.Oldest.Year() // JSON cannot express other years, but a record may contain them
+		year := w.Oldest.Year() // JSON has no other years, but a record may
 		if w.Number > 0 && year >= 0 && year <= 9999 && (out.Oldest.IsZero() || w.Oldest.Before(out.Oldest)) {
 			out.Oldest = w.Oldest
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// counted contains counts that a test replaces.
+// counted is counts that a test replaces.
 type counted struct {
 	c     atomic.Pointer[effect.Counts]
 	asked atomic.Int64
@@ -53,7 +53,7 @@ func TestEffects(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", name, text, err, want)
 		}
 	}
-	for range 3 { // unchanged data is not sent
+	for range 3 { // nothing is sent that has not changed
 		if e := next(nil).Effects; e != nil {
 			t.Errorf("sent again: %+v", e)
 		}
@@ -67,8 +67,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestEffectsHostile: an answer stays short and valid despite 100,000 shards, long names, and
-// impossible numbers and times.
+// TestEffectsHostile: neither 100,000 shards, nor names, nor numbers and times that cannot be make an
+// answer long or break it.
 func TestEffectsHostile(t *testing.T) {
 	t.Parallel()
 	for name, name1 := range map[string]func(i int) string{
@@ -97,7 +97,7 @@ func TestEffectsHostile(t *testing.T) {
 	}
 }
 
-// waiting makes one effect wait for a person until it is decided under the next lease.
+// waiting has one effect that waits for a person, until it is decided under the next lease.
 func (p *world) waiting() {
 	stats, leases := &effect.Stats{}, make(chan *core.Lease, 1)
 	hold := func(ctx context.Context, l *core.Lease) error { leases <- l; <-ctx.Done(); return nil }

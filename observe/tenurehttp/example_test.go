@@ -41,7 +41,7 @@ func ExampleHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = e.Run(ctx) // Run ends with the context
+	_ = e.Run(ctx) // it ends with the context
 	// Output:
 	// this member leads: 200
 }

@@ -1,7 +1,6 @@
 package tenurehttp
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +14,7 @@ import (
 
 // These are the kinds of a Note.
 const (
-	NoteRefused = "refused" // a fence refused a write
+	NoteRefused = "refused" // a write, because of its fence
 	NoteMember  = "member"  // another member joined, fell silent or left
 	NoteSession = "session" // an event of this process's own session
 	NoteRange   = "range"   // splits and merges
@@ -44,23 +43,21 @@ type Journal struct {
 
 // Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (j *Journal) Hooks() core.Hooks {
-	return core.Hooks{OnEvent: func(e core.Event) {
-		switch peer, ok := strings.CutPrefix(string(e.Kind), "peer "); {
-		case e.Kind == core.WriteRefused:
-			if refused, ok := errors.AsType[*core.FencedError](e.Err); ok {
-				j.Refused(refused)
+	return core.Hooks{
+		OnRefused: j.Refused,
+		OnPeer: func(e core.PeerEvent) {
+			if e.Kind != core.PeerUpdated {
+				j.Add(Note{Kind: NoteMember, Text: e.Peer.Node + " " + string(e.Kind)})
 			}
-		case e.Fence.Shard != "", e.Kind == core.PeerUpdated, e.Kind == core.RecordDamaged, e.Kind == core.EventsDropped: // not noted
-		case ok:
-			j.Add(Note{Kind: NoteMember, Text: e.Peer.Node + " " + peer})
-		default:
+		},
+		OnSession: func(e core.SessionEvent) {
 			text := string(e.Kind)
 			if e.Err != nil {
 				text += ": " + sentence(e.Err)
 			}
 			j.Add(Note{Kind: NoteSession, Text: text})
-		}
-	}}
+		},
+	}
 }
 
 // Refused counts and notes a write that its fence refused.
@@ -75,7 +72,7 @@ func (j *Journal) Refused(e *core.FencedError) {
 	j.add(Note{Kind: NoteRefused, Shard: string(e.Fence.Shard), Text: text})
 }
 
-// Ranged notes the changes of ranges that a plan has begun or ended. It is for
+// Ranged notes the changes of ranges that a plan began and ended. It is for
 // sharding.Options.OnRange. Equal events become one note.
 func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	same := map[string][]sharding.RangeEvent{}
@@ -89,7 +86,7 @@ func (j *Journal) Ranged(events []sharding.RangeEvent) {
 			if i > 0 {
 				n.Text += "; " + e.From
 			}
-			if !slices.Contains(e.To, e.From) { // if a range is returned, To contains From
+			if !slices.Contains(e.To, e.From) { // a range that returns has From in To
 				n.Text += ", into " + strings.Join(e.To, ", ")
 			}
 			if rest := len(list) - 1 - i; rest > 0 && len(n.Text) > maxReason/2 {
@@ -121,8 +118,8 @@ func (j *Journal) add(n Note) {
 	j.notes = append(j.notes, n)
 }
 
-// since returns the notes after the first n that the Journal still has, the total number of notes,
-// and the number of refused writes. A nil Journal has no notes.
+// since returns the kept notes after the first n, the total number of notes, and the number of
+// refused writes. A nil Journal has none.
 func (j *Journal) since(n uint64) (notes []Note, total, refused uint64) {
 	if j == nil {
 		return nil, 0, 0

@@ -12,16 +12,15 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// The limits of the ranges and loads shown.
+// Limits of what is shown of ranges and loads.
 const (
 	maxRanges   = 256         // if there are more, neighbours are combined
 	maxLoads    = 4096        // members whose load is shown
 	sharesEvery = time.Second // the shortest time between two looks
-	sharesRest  = 20          // the shortest pause, as a multiple of how long the last look took
+	sharesRest  = 20          // the shortest pause, in durations of the last look
 )
 
-// shares are the ranges and loads at one time. They are immutable. If a *shares is nil, the handler
-// shows neither ranges nor loads.
+// shares are the ranges and loads at one time. They are immutable. Nil: the handler shows none.
 type shares struct {
 	loads   map[string]float64              // by shard; only known loads
 	members map[core.SessionID]memberShares // empty while no load is known
@@ -32,13 +31,13 @@ type shares struct {
 	membersJSON, rangesJSON, elsewhereJSON json.RawMessage
 }
 
-// memberShares is the load of a member's shards, and the member's capacity (0: unknown).
+// memberShares is the load of a member's shards, and its capacity (0: unknown).
 type memberShares struct {
 	Load     float64 `json:"load"`
 	Capacity float64 `json:"capacity,omitempty"`
 }
 
-// rangeJSON is a range of the keyspace, or several neighbouring ranges shown as one.
+// rangeJSON is a range of the keyspace, or neighbours that are shown as one.
 type rangeJSON struct {
 	Range sharding.Range `json:"range"`
 	Part  float64        `json:"part"`  // of the keyspace, which is 1
@@ -46,14 +45,13 @@ type rangeJSON struct {
 	// Shards is the number of ranges combined, and Owners the number of their owners.
 	Shards int `json:"shards"`
 	Owners int `json:"owners"`
-	// Session is the owner of the largest part. It is empty if no living member owns that part.
+	// Session is the owner of the largest part. Empty: no living member.
 	Session core.SessionID `json:"session,omitempty"`
-	// Load is the sum of the known loads. It is left out if no load is known.
+	// Load is the sum of the known loads. It is left out if none is known.
 	Load *float64 `json:"load,omitempty"`
 }
 
-// shared returns the ranges and loads for all streams and answers. It reads them at most once in
-// sharesEvery.
+// shared looks at ranges and loads at most once in sharesEvery, for all streams and answers.
 func (h *handler) shared(v *core.View) *shares {
 	if h.sharding == nil {
 		return nil
@@ -96,7 +94,7 @@ func newShares(p sharding.Picture, v *core.View) *shares {
 		}
 		s.elsewhere[cut(shard, maxShardName)] = cut(zone, maxZone)
 	}
-	s.membersJSON, _ = json.Marshal(s.members) // the loads are neither NaN nor infinite
+	s.membersJSON, _ = json.Marshal(s.members) // it contains neither NaN nor infinity
 	s.rangesJSON, _ = json.Marshal(s.ranges)
 	s.elsewhereJSON, _ = json.Marshal(s.elsewhere)
 	return s
@@ -151,8 +149,7 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	return out
 }
 
-// maxShardName exceeds the length of any valid name. maxZone is how many bytes of a zone's name are
-// shown.
+// maxShardName exceeds the length of valid names. maxZone is the number of bytes of a zone shown.
 const maxShardName, maxZone = 200, 64
 
 // isLoad reports whether a number can be a load.
@@ -167,7 +164,7 @@ func rounded(x float64) float64 {
 }
 
 // share adds the differences between the last shares and s to an update. news is true if there are
-// differences.
+// any.
 func (f *feed) share(u *update, s *shares) (news bool) {
 	if s == nil {
 		return false

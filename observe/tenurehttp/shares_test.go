@@ -105,8 +105,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestAskedSeldom: however many boards are open, each source is asked once a second, and never
-// while no board is open.
+// TestAskedSeldom: however many watch, each source is asked once a second, and never while nobody
+// watches.
 func TestAskedSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestAskedSeldom(t *testing.T) {
 	})
 }
 
-// TestSharesBounded: a message stays short and valid despite 100,000 ranges, long names, and
-// numbers that are not loads.
+// TestSharesBounded: neither 100,000 ranges, nor names, nor numbers that are no loads make a message
+// long or break it.
 func TestSharesBounded(t *testing.T) {
 	t.Parallel()
 	const many = 100_000
@@ -198,8 +198,8 @@ func TestSharesBounded(t *testing.T) {
 	t.Logf("the first message has %d bytes, of which the ranges are %d", e.size, len(e.Ranges))
 }
 
-// TestSharesHostile: names that no shard has, ranges that do not form a map, and missing ranges are
-// shown or left out, and break nothing.
+// TestSharesHostile: names that no shard has, ranges that are no map, and none at all are shown or
+// left out, and break nothing.
 func TestSharesHostile(t *testing.T) {
 	t.Parallel()
 	for name, ranges := range map[string]iter.Seq2[string, sharding.Range]{
@@ -228,7 +228,7 @@ func TestSharesHostile(t *testing.T) {
 	}
 }
 
-// TestSharesAreNotForOthers: a page of another site cannot make a member read loads.
+// TestSharesAreNotForOthers: a page of another site has no member read loads.
 func TestSharesAreNotForOthers(t *testing.T) {
 	t.Parallel()
 	p := &painted{}
@@ -245,8 +245,7 @@ func TestSharesAreNotForOthers(t *testing.T) {
 	}
 }
 
-// TestRanged: splits and merges become notes, and equal events become one note. The size of a
-// rule's text is limited.
+// TestRanged: splits and merges are notes, those that are alike one; what a rule says is bounded.
 func TestRanged(t *testing.T) {
 	t.Parallel()
 	j := &tenurehttp.Journal{}

@@ -18,17 +18,17 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// The limits of /may-stop.
+// Limits of /may-stop.
 const (
 	stopCall     = 4 * time.Second  // of one call to the store
 	stopAsk      = 8 * time.Second  // of a question, except the end of a write
 	stopPatience = 30 * time.Second // for a client to wait and to take the answer
-	stopFresh    = time.Second      // between two questions; until then, a no is repeated
+	stopFresh    = time.Second      // between two questions; until then a no is repeated
 	maxAsking    = 16               // concurrent requests
 )
 
-// stops answers requests for /may-stop. Only one request at a time asks the store. All requests
-// that arrived before this question share its answer. A stops is safe for concurrent use.
+// stops answers requests for /may-stop. One request at a time asks the store. Requests that
+// arrived before it asked get the same answer. It is safe for concurrent use.
 type stops struct {
 	source  Source
 	backend core.Backend
@@ -36,7 +36,7 @@ type stops struct {
 	token   string
 	asking  chan struct{} // holds an element for each request that is being served
 
-	asked atomic.Int64  // number of questions begun; last is the answer to the newest question
+	asked atomic.Int64  // number of questions begun; last answers the newest
 	turn  chan struct{} // held by the request that asks; guards the others
 	at    time.Time     // of last
 	last  stopReply
@@ -76,7 +76,7 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, a.status, a.body)
 }
 
-// refusal returns the status and the reason if a request is refused, and 0 otherwise. It is strict,
+// refusal returns the status and the reason if a request is refused, otherwise 0. It is strict
 // because an accepted request writes to the store, and a reserved place delays other nodes.
 func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why string) {
 	switch {
@@ -113,9 +113,8 @@ func (s *stops) authorised(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// local reports whether a request came over a Unix socket, where the mode of the file determines
-// who may send requests. A loopback port has no such protection, because every user, container and
-// proxy of the machine can reach it.
+// local reports whether a request came over a Unix socket, where the mode of the file decides who
+// may ask. A loopback port does not: every user, container and proxy of the machine reaches it.
 func local(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" ||
@@ -127,9 +126,9 @@ func local(r *http.Request) bool {
 	return unix
 }
 
-// answer asks the store. If the last answer was no, answer repeats it for stopFresh after the
-// question. It never repeats a yes from before the request, because the place may have ended since.
-// If the request ends, the question continues, because other requests wait for the answer.
+// answer asks the store. For stopFresh after a question, it repeats a no. It never repeats a yes
+// from before the request, because the place may have ended since. The end of the request does
+// not end the question, because other requests wait for the answer.
 func (s *stops) answer(ctx context.Context) stopReply {
 	came := s.asked.Load()
 	select {

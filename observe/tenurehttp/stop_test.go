@@ -23,7 +23,8 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// fleet is a store with members that send no heartbeats and live for a day. It counts the calls.
+// fleet is a store with members that make no heartbeats and live for a day, and counts the
+// calls that are made.
 type fleet struct {
 	core.Backend
 	t     *testing.T
@@ -66,13 +67,13 @@ func (f *fleet) List(ctx context.Context, shard core.ShardID, prefix string, lim
 	return f.Backend.List(ctx, shard, prefix, limit, largest)
 }
 
-// handler returns the handler of a node's member.
+// handler is that of the member of a node.
 func (f *fleet) handler(node string, o tenurehttp.Options) http.Handler {
 	o.Stops = f
 	return tenurehttp.Handler((*fixed)(&core.View{Node: node, Session: core.SessionID("S" + node), Trusted: true}), &o)
 }
 
-// asks sends a request for /may-stop, by default over a Unix socket.
+// asks are requests of /may-stop: by default over a Unix socket.
 func asks(h http.Handler, change func(*http.Request)) *httptest.ResponseRecorder {
 	local := context.WithValue(context.Background(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/x.sock", Net: "unix"})
 	r := httptest.NewRequestWithContext(local, http.MethodGet, "http://localhost/may-stop", nil)
@@ -98,7 +99,7 @@ func answerOf(t *testing.T, w *httptest.ResponseRecorder, status int) (a operato
 	return a
 }
 
-// places returns the nodes that hold a place.
+// places are the nodes that hold one.
 func (f *fleet) places() []string {
 	f.t.Helper()
 	items, err := f.Backend.List(context.Background(), "_control", "rule/stop/", 0, 0)
@@ -112,9 +113,8 @@ func (f *fleet) places() []string {
 	return nodes
 }
 
-// TestMayStop: one member gets the place. The other learns which node has the place and when to ask
-// again. If the first member asks again, it keeps the place, without a write while half of its time
-// is left.
+// TestMayStop: one member gets the place, the other learns who has it and when to ask again;
+// asked again the first keeps it, without a write while half of its time is left.
 func TestMayStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,9 +150,8 @@ func TestMayStop(t *testing.T) {
 	})
 }
 
-// TestMayStopAsksForAYes: a yes always comes from the store, and is not repeated, because the place
-// may have ended since and may belong to another node. Even a flood of requests asks the store only
-// once a second.
+// TestMayStopAsksForAYes: a yes is the store's, and not the one of a moment ago, since the place may
+// have been ended meanwhile and be another node's. A flood asks the store once a second all the same.
 func TestMayStopAsksForAYes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +182,7 @@ func TestMayStopAsksForAYes(t *testing.T) {
 	})
 }
 
-// TestMayStopAtOnce: of several members that are asked at the same time, one gets the place.
+// TestMayStopAtOnce: of members that are asked at once one gets the place.
 func TestMayStopAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, atOnce)
@@ -215,7 +214,7 @@ func atOnce(t *testing.T) {
 	}
 }
 
-// TestMayStopBudget checks the options' budget, the number of members, and silent members.
+// TestMayStopBudget: the options' budget, members and silence.
 func TestMayStopBudget(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2", "n3", "n4")
@@ -232,7 +231,7 @@ func TestMayStopBudget(t *testing.T) {
 	answerOf(t, asks(f.handler("n2", tenurehttp.Options{StopAway: 2}), nil), 200)
 }
 
-// TestMayStopNoAnswer: without an answer, the status is 503. With wrong options, it is 500. Neither
+// TestMayStopNoAnswer: without an answer the status is 503, and wrong options are 500; neither
 // is a yes.
 func TestMayStopNoAnswer(t *testing.T) {
 	t.Parallel()
@@ -255,7 +254,7 @@ func TestMayStopNoAnswer(t *testing.T) {
 	}
 }
 
-// TestMayStopIsOff: without Options.Stops, no path writes.
+// TestMayStopIsOff: without Options.Stops there is nothing that writes.
 func TestMayStopIsOff(t *testing.T) {
 	t.Parallel()
 	if w := asks(tenurehttp.Handler((*fixed)(sample()), nil), nil); w.Code != 404 {
@@ -263,9 +262,9 @@ func TestMayStopIsOff(t *testing.T) {
 	}
 }
 
-// TestMayStopFromOutside: a client that reaches the port cannot take places. This applies to
-// clients on this and other machines, to a proxy in front of a Unix socket, to another Host, and to
-// a page in a local browser.
+// TestMayStopFromOutside: whoever reaches the port cannot take places: not from this machine or
+// another, not through a proxy before a Unix socket, not by another Host, and not by a page in a
+// browser of this machine.
 func TestMayStopFromOutside(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2", "n3")
@@ -313,7 +312,7 @@ func TestMayStopFromOutside(t *testing.T) {
 	}
 }
 
-// TestMayStopToken: if a token is set, every request needs it, also over a Unix socket.
+// TestMayStopToken: with a token everybody needs it, over a Unix socket, too.
 func TestMayStopToken(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2")
@@ -407,8 +406,8 @@ func TestMayStopFlood(t *testing.T) {
 	})
 }
 
-// TestMayStopWaits: while the store does not answer, some requests wait, and all others are refused
-// immediately. Each request gets an answer within a limited time, and no answer is yes.
+// TestMayStopWaits: while the store does not answer, some requests wait, and the others are
+// refused at once; each gets an answer in bounded time, and none is yes.
 func TestMayStopWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -476,7 +475,7 @@ func TestMayStopServed(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != 200 && resp.StatusCode != 503 { // 503: the member has not joined yet
+		if resp.StatusCode != 200 && resp.StatusCode != 503 { // 503: it has not joined yet
 			t.Fatalf("status %d", resp.StatusCode)
 		}
 		return resp.StatusCode == 200

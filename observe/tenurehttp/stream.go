@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// The limits of the streams of /events.
+// Limits of the streams of /events.
 const (
 	maxStreams     = 16
 	streamEvery    = 200 * time.Millisecond // the shortest time between two updates
-	streamPulse    = time.Second            // the longest time until the heartbeats' ages are updated
-	streamPatience = 10 * time.Second       // how long a client may take to receive a message or an answer
-	streamLife     = 15 * time.Minute       // after this time, the client must open another stream
+	streamPulse    = time.Second            // the longest time between two updates of the heartbeats' ages
+	streamPatience = 10 * time.Second       // for a client to take a message or an answer
+	streamLife     = 15 * time.Minute       // after which the client must ask again
 )
 
-// streams manages the places for a handler's streams, and ends the streams when their server ends.
-// It is safe for concurrent use.
+// streams manages the places of a handler's streams, and ends the streams with their server. It is
+// safe for concurrent use.
 type streams struct {
 	most int
 
@@ -32,14 +32,13 @@ type streams struct {
 // place is the place of one stream.
 type place struct {
 	from  netip.Prefix  // the client's address; for IPv6 its network
-	lost  chan struct{} // closed when another stream takes the place
+	lost  chan struct{} // closed when another stream has the place
 	ended chan struct{} // closed when the server shuts down; may be nil
 }
 
-// enter gives a stream a place, or returns nil. If all places are taken, the address with the most
-// places loses its oldest place to an address with fewer places. Without this rule, clients that
-// open streams and never read them could keep all other clients out, because such streams look like
-// quiet streams.
+// enter makes room for a stream, or returns nil. If all places are taken, an address with the most
+// places loses its oldest one to an address with fewer. Without this, streams that are held but
+// never read, which look like quiet ones, would keep all other clients out.
 func (s *streams) enter(r *http.Request) *place {
 	p := &place{from: network(r.RemoteAddr), lost: make(chan struct{})}
 	s.mu.Lock()
@@ -62,7 +61,7 @@ func (s *streams) enter(r *http.Request) *place {
 	return p
 }
 
-// makeRoom ends another stream to free a place for an address. The caller holds s.mu.
+// makeRoom ends a stream in favour of an address. The caller holds s.mu.
 func (s *streams) makeRoom(from netip.Prefix) bool {
 	count := make(map[netip.Prefix]int)
 	most := 0
@@ -90,23 +89,22 @@ func (s *streams) leave(p *place) {
 	}
 }
 
-// network returns the addresses that count as one client: a single address, or for IPv6 its /64
-// network.
+// network returns what counts as one client: an address, or for IPv6 its network of 64 bits.
 func network(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return netip.Prefix{} // from another kind of listener; all such clients count as one
+		return netip.Prefix{} // of another kind of listener: all count as one
 	}
 	addr := at.Addr().Unmap().WithZone("")
-	p, _ := addr.Prefix(min(64, addr.BitLen())) // the length is always valid
+	p, _ := addr.Prefix(min(64, addr.BitLen())) // the length fits
 	return p
 }
 
 // crossSite reports whether a browser sent the request for another site's page.
 func crossSite(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") == "cross-site" }
 
-// events serves /events as server-sent events. It sends the whole board immediately, and then each
-// change. For a slow client, it combines several changes into one.
+// events serves /events as server-sent events: the whole board immediately, then each change. A
+// slow client gets several changes as one.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	if !reads(w, r) {
 		return

@@ -1,5 +1,5 @@
-// Package tenurehttp shows the state of an Elector over HTTP to load balancers, orchestrators and
-// people. All paths except /may-stop are read-only.
+// Package tenurehttp shows an Elector over HTTP to load balancers, orchestrators and people. All
+// paths except /may-stop are read-only.
 //
 //	mux.Handle("/tenure/", http.StripPrefix("/tenure", tenurehttp.Handler(elector, nil)))
 //
@@ -20,39 +20,36 @@
 //	                     409 with the nodes that are away if not; 503 without an answer.
 //	                     Only with Options.Stops
 //
-// Except for /may-stop, the handler answers without I/O, from Elector.View and Options. The answers
-// are JSON, except for the page. Each answer is a snapshot, so a process that was stopped may
-// answer 200 once more after it was superseded. Load balancers may rely on the answer, but writes
-// may not, because only the lease in the store is authoritative.
+// The handler answers everything except /may-stop without I/O, from Elector.View and Options, as
+// JSON. The answer is a snapshot: a process that was stopped may answer 200 once more after it was
+// superseded. A load balancer may rely on the answer. A write may not, because only the lease in
+// the store decides.
 //
-// An answer has at most 2 MiB. If the namespace has more data, the lists are truncated, and the
-// answer shows this.
+// An answer has at most 2 MiB. If the namespace holds more, lists end early and say so.
 //
-// The board is for people. It shows members with their heartbeats, up to 20,000 shards in their
-// owners' colours, moves with their reasons, refused writes, and lag. With Options.Sharding, it
-// also shows loads and the ranges of the keyspace. With Options.Effects, it shows how many effects
-// wait. Its Content-Security-Policy forbids loading anything from another host. The board's address
-// must end in a slash, as in the example.
+// The board is for people. It shows members with their heartbeats, every shard in its owner's
+// colour, moves with their reasons, refused writes and lag. With Options.Sharding, it also shows
+// loads and the ranges of the keyspace. With Options.Effects, it shows the number of effects that
+// wait. It loads nothing from another host, which its Content-Security-Policy forbids. Its
+// address must end in a slash, as in the example. It shows the first 20,000 shards.
 //
-// A stream of /events sends changes at most five times a second. A stream ends when its server
-// ends, when the client receives nothing for 10 s, or after 15 min. The page then opens another
-// stream. If Options.MaxStreams streams are open, the handler refuses a new stream. However, if the
-// client's address has fewer streams than another address, the address with the most streams loses
-// its oldest stream instead.
+// A stream of /events sends changes at most five times a second. It ends when its server ends,
+// when the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
+// there are more streams than Options.MaxStreams, the newest is refused. However, if its address
+// has fewer streams than another, the address with the most streams loses its oldest one instead.
 //
-// /may-stop is for preStop hooks and controllers that update members one by one. Like "tenure
-// may-stop", it reads and writes the store, but only for the node of this member. A repeated
-// request keeps the place. The path accepts only GET without parameters, and refuses requests from
-// browsers. It answers requests over a Unix socket or, if Options.StopToken is set, requests with
-// that token. The handler asks the store at most once a second, and writes at most twice in
-// Options.StopFor. Until it may ask the store again, it repeats a no. Before each yes, it asks the
-// store.
+// /may-stop is for preStop hooks and controllers that update members one by one. It asks the store
+// as "tenure may-stop" does, but only for the node of this member. This includes writes to the
+// store. Asking again keeps the place. It accepts only GET without parameters, and no request of a
+// browser. It answers requests over a Unix socket or, with Options.StopToken, requests with that
+// token. It asks the store at most once a second, and writes at most twice in Options.StopFor.
+// Between two questions, it repeats a no. Before it says yes, it asks again.
 //
 // The other paths take only GET and HEAD and change nothing. They show names, metadata and
-// addresses of members, so serve them on loopback, or where only operators can reach them. Over
-// loopback, the handler refuses a Host header that is neither localhost nor a loopback address nor
-// one of Options.Hosts. Without this check, a page of another site could read the answers through a
-// DNS name that points to loopback. /healthz, /livez and /readyz take any Host.
+// addresses of members, so serve them on loopback, or where only operators reach them. Over
+// loopback, the handler refuses a Host that is neither localhost, a loopback address nor one of
+// Options.Hosts. Otherwise, another site's page could read the answers through a DNS name that
+// points to loopback. /healthz, /livez and /readyz take any Host.
 package tenurehttp
 
 import (
@@ -75,8 +72,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Source provides the state that a Handler shows. It is usually a *core.Elector. If a Source has
-// the methods TrustRemaining and Heartbeats of an Elector, the Handler also shows their results.
+// Source is what a Handler shows, usually a *core.Elector. If it has the methods TrustRemaining
+// and Heartbeats of an Elector, the Handler shows their results, too.
 type Source interface {
 	// View returns the newest snapshot: see core.Elector.View.
 	View() *core.View
@@ -84,36 +81,33 @@ type Source interface {
 
 // Options are the options of a Handler. Nil means the defaults.
 type Options struct {
-	// MaxShards is the largest number of shards, and of leases, in one answer of /view. Default and
-	// maximum: 1000. To get the other shards, request ?after=NAME.
+	// MaxShards limits the shards, and the leases, in one answer of /view. Default and maximum:
+	// 1000. Ask for the other shards with ?after=NAME.
 	MaxShards int
-	// NeedsStore makes /readyz answer 503 also while the session is not trusted, which includes
+	// NeedsStore makes /readyz answer 503 while the session is not trusted, too. This includes
 	// every outage of the store. By default, such a member stays ready, because no other member
-	// could do better. The answer then includes the reason.
+	// could do better, and the answer has the reason.
 	NeedsStore bool
-	// Journal records refused writes and the events of members. If Journal is nil, the Handler does
-	// not show them.
+	// Journal records refused writes and the events of members. If it is nil, they are not
+	// shown.
 	Journal *Journal
 	// Lag returns how far a follower is behind, as follower.Tailer.Lag does. It returns the number
-	// of entries that are known and not applied, and how long the oldest of them has been known. It
-	// must not wait. If Lag is nil, the Handler shows no lag.
+	// of entries known and not applied, and how long the oldest of them has been known. It must
+	// not wait. If it is nil, no lag is shown.
 	Lag func() (entries int64, oldest time.Duration)
 	// Sharding, if set, lets the board and /view show the ranges of a keyspace, and the load of
-	// shards and members. Use the method Picture of the sharding.Manager on this Elector. Its
-	// documentation describes the calls that it makes to the store. The Handler calls the function
-	// at most once a second, and only while a board is open or /view is requested. The function
-	// must not wait.
+	// shards and members. Use Manager.Picture of the Manager on this Elector. Its comment describes
+	// its calls to the store. The Handler calls it at most once a second, and only while a board is
+	// open or /view is asked for. It must not wait.
 	Sharding func() sharding.Picture
-	// Effects, if set, lets the board and /view show how many effects of this process wait, and
-	// whether they wait for a person. Use the method Counts of the ledgers' effect.Stats. The
-	// Handler calls the function at most once a second, and only while a board is open or /view is
-	// requested. The Handler does not show the keys of effects.
+	// Effects, if set, lets the board and /view show how many effects of this process wait, and for
+	// what. Use the method Counts of the ledgers' effect.Stats. The Handler calls it at most once a
+	// second, and only while a board is open or /view is asked for. No key of an effect is shown.
 	Effects func() effect.Counts
-	// Places, if set, lets the board also draw these shards on a map. The Handler does not modify
-	// Places.
+	// Places, if set, lets the board draw these shards on a map, too. The Handler does not modify
+	// it.
 	Places map[string]Place
-	// MaxStreams is the largest number of boards that are open at the same time. Default and
-	// maximum: 16.
+	// MaxStreams limits the number of boards that follow concurrently. Default and maximum: 16.
 	MaxStreams int
 	// Hosts are further names, without ports, that a request over loopback may have as its Host.
 	// An example is the name of a proxy on this machine. Default: none.
@@ -122,19 +116,18 @@ type Options struct {
 	// Stops is the backend of the Elector. The path /may-stop reads it, and reserves places in
 	// it. If Stops is nil, there is no /may-stop.
 	Stops core.Backend
-	// StopAway is the number of nodes that may be away at the same time, including the node that is
-	// about to stop. Default 1. If reserved places have smaller numbers, the smallest number
-	// applies.
+	// StopAway is the number of nodes that may be away at a time, including the node that is about
+	// to stop. Default 1. The smallest number among this request and the reserved places counts.
 	StopAway int
-	// StopMembers is the number of nodes that should run. Missing nodes count as away. Default 0:
+	// StopMembers is the number of nodes that should run; missing nodes count as away. Default 0:
 	// unknown.
 	StopMembers int
-	// StopFor is how long a place lasts if no other session of the node joins before. Default 10
+	// StopFor is how long a place lasts, if no other session of the node joins before. Default 10
 	// min, 1 s to 24 h. If each process has a new label, as in a Deployment, joining does not end a
 	// place. Set StopFor to the time that a replacement takes.
 	StopFor time.Duration
-	// StopToken is the bearer token that /may-stop requires. Default: none. Without a token,
-	// /may-stop answers only requests that come over a Unix socket and not through a proxy.
+	// StopToken is the bearer token that /may-stop requires. Default: none; /may-stop then answers
+	// only requests over a Unix socket that no proxy passed on.
 	StopToken string
 }
 
@@ -146,22 +139,20 @@ type viewJSON struct {
 	Halted    string `json:"halted,omitempty"` // why the member grants no more leases
 	Leaving   bool   `json:"leaving"`          // a planned stop has begun
 	Contended int    `json:"contended"`        // shards that this member contends for
-	// Ineligible is the reason why this member is not eligible. It is left out if the member is
-	// eligible.
+	// Ineligible is why this member is not eligible. It is left out if the member is eligible.
 	Ineligible string `json:"ineligible,omitempty"`
 	// Trouble is a problem of this member that a person must solve: see core.View.
 	Trouble string `json:"trouble,omitempty"`
 	// TrustRemaining is how long the member's leases last if no further heartbeat succeeds.
 	TrustRemaining string       `json:"trust_remaining,omitempty"`
 	Members        []memberJSON `json:"members"`
-	// MoreMembers is true if the answer leaves out members because names and metadata are long.
+	// MoreMembers is true if members are left out because names and metadata are long.
 	MoreMembers bool `json:"more_members,omitempty"`
-	// Shards are the first shards. With ?after=NAME, they are the first shards after that name.
-	// With ?shard=NAME, there is only that shard.
+	// Shards are the first shards, or those after ?after=NAME, or the one of ?shard=NAME.
 	Shards []shardJSON `json:"shards"`
 	More   bool        `json:"more,omitempty"` // there are more shards
-	// Unowned and Reserved count the shards without an owner, as core.View.Unowned does. Reserved
-	// counts Tenure's own shards.
+	// Unowned and Reserved count the shards without an owner, as core.View.Unowned does: Reserved
+	// counts Tenure's own.
 	Unowned  int `json:"unowned"`
 	Reserved int `json:"unowned_reserved"`
 	// Quarantined counts the shards in quarantine, as core.View.Quarantined does.
@@ -169,17 +160,17 @@ type viewJSON struct {
 	Leases      []leaseJSON `json:"leases"`     // of this member; at most as many as shards
 	Stuck       []string    `json:"stuck"`      // shards whose handler did not return in time; at most 100
 	LastMoves   []moveJSON  `json:"last_moves"` // of this member, oldest first
-	// Damaged are unreadable records of the store, at most 64. DamagedTotal counts all damaged
-	// records that were found since the start: see core.View.
+	// Damaged are unreadable records of the store, at most 64. DamagedTotal counts all found since
+	// the start: see core.View.
 	Damaged      []*core.DamagedError `json:"damaged,omitempty"`
 	DamagedTotal int                  `json:"damaged_total"`
-	// Refused counts writes that their fence refused. Notes are the newest notes of the Journal,
-	// oldest first. Lag is how far a follower is behind: see Options.
+	// Refused counts writes that their fence refused. Notes are the newest of the Journal, oldest
+	// first. Lag is a follower's: see Options.
 	Refused uint64   `json:"refused,omitempty"`
 	Notes   []Note   `json:"notes,omitempty"`
 	Lag     *lagJSON `json:"lag,omitempty"`
 	// Ranges are the ranges of the keyspace, in the order of hashes. If there are more than 256,
-	// neighbouring ranges are combined: see Options.Sharding.
+	// neighbours are combined: see Options.Sharding.
 	Ranges []rangeJSON `json:"ranges,omitempty"`
 	// Effects are the effects of this process that wait: see Options.Effects.
 	Effects *effectsJSON `json:"effects,omitempty"`
@@ -188,7 +179,7 @@ type viewJSON struct {
 // lagJSON is how far a follower is behind.
 type lagJSON struct {
 	Entries int64   `json:"entries"` // known and not applied
-	Seconds float64 `json:"seconds"` // how long the oldest of them has been known
+	Seconds float64 `json:"seconds"` // for which the oldest of them has been known
 }
 
 // memberJSON is a living member.
@@ -201,35 +192,34 @@ type memberJSON struct {
 	Draining bool              `json:"draining,omitempty"`
 	Silent   bool              `json:"silent,omitempty"` // no heartbeat was seen for its TTL
 	Meta     map[string]string `json:"meta,omitempty"`
-	// Ineligible is the reason why the member is not eligible. It is left out if the member is
-	// eligible.
+	// Ineligible is why the member is not eligible. It is left out if the member is eligible.
 	Ineligible string `json:"ineligible,omitempty"`
 	// Trouble is a problem of the member that a person must solve.
 	Trouble string `json:"trouble,omitempty"`
 	// SinceHeartbeat is how long ago this member saw the other member's last heartbeat, if it
 	// watches that member.
 	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
-	// Load is the sum of the known loads of the member's shards, and the member's capacity, if it
-	// has one. Load is left out if no load is known: see Options.Sharding.
+	// Load is the sum of the known loads of the member's shards, and its capacity, if it has one.
+	// It is left out if no load is known: see Options.Sharding.
 	Load *memberShares `json:"load,omitempty"`
 
 	ttl time.Duration
 }
 
-// shardJSON is a shard and its owner. Node is empty while no member serves the shard.
+// shardJSON is a shard and its owner. Node is empty while no member serves it.
 type shardJSON struct {
 	Shard   string     `json:"shard"`
 	Node    string     `json:"node,omitempty"`
 	Session string     `json:"session,omitempty"`
 	Token   core.Token `json:"token"`
-	// Aside is the reason why the shard should have no owner. It is left out if the shard should
-	// have an owner. AsideUntil is when the shard should have an owner again, for example after a
-	// quarantine. It is left out if there is no such time.
+	// Aside is why the shard is meant to have no owner. It is left out if the shard should have
+	// one. AsideUntil is the end of that, for example of a quarantine. It is left out if there is
+	// none.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 	// Load is left out if it is unknown: see Options.Sharding.
 	Load *float64 `json:"load,omitempty"`
-	// Elsewhere is the zone that the shard prefers, if its owner is in another zone.
+	// Elsewhere is the zone that the shard prefers, if its owner is in another one.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -300,7 +290,7 @@ func Handler(s Source, o *Options) http.Handler {
 		mux.Handle("/may-stop", newStops(s, o))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// If the ResponseWriter does not support deadlines, the server must set them.
+		// A ResponseWriter without deadlines leaves them to its server.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(streamPatience))
 		if probes[r.URL.Path] || addressed(w, r, h.hosts) {
 			mux.ServeHTTP(w, r)
@@ -308,11 +298,11 @@ func Handler(s Source, o *Options) http.Handler {
 	})
 }
 
-// probes are the paths that an orchestrator requests. They accept any Host.
+// probes are the paths that an orchestrator asks, under any Host.
 var probes = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true}
 
-// CheckHost returns a handler that, over loopback, refuses the same Host headers as Handler. It is
-// for other pages of the same server, such as metrics. The hosts are names without ports.
+// CheckHost returns a handler that refuses the same Hosts over loopback as Handler does. It is for
+// other pages of the same server, such as metrics. The hosts are names without ports.
 func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if addressed(w, r, hosts) {
@@ -321,9 +311,8 @@ func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	})
 }
 
-// addressed reports whether a request over loopback names this machine. If it does not, addressed
-// answers the request. If the DNS name of another site points to loopback, requests from that
-// site's pages have the name of that site as their Host.
+// addressed reports whether a request over loopback names this machine. If not, it answers the
+// request. A page of another site whose name points to loopback sends the name of that site.
 func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil || !local.IP.IsLoopback() {
@@ -348,7 +337,7 @@ func here(host string, names []string) bool {
 		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, name) })
 }
 
-// reads reports whether a request only reads. If it does not, reads answers the request.
+// reads reports whether a request only reads. If not, it answers the request.
 func reads(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -358,13 +347,13 @@ func reads(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// The limits of an answer. Together, they keep an answer below 2 MiB.
+// Limits of an answer. Together they keep it below 2 MiB.
 const (
 	maxShards  = 1000
 	maxStuck   = 100
 	maxMembers = 512 << 10 // bytes of the members' own data, as JSON
 	maxReason  = 1000      // bytes of an error
-	maxAside   = 100       // bytes of the reason why a shard is set aside
+	maxAside   = 100       // bytes of why a shard is set aside
 )
 
 type handler struct {
@@ -389,10 +378,10 @@ type handler struct {
 	effects effects
 }
 
-// counts are numbers that require a pass over all shards of a View.
+// counts are the numbers that need a look at every shard of a View.
 type counts struct{ unowned, reserved, quarantined, known int }
 
-// count returns the counts of a View. It counts once for each snapshot.
+// count counts once for each snapshot.
 func (h *handler) count(v *core.View) counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -450,7 +439,7 @@ func meta(m *core.Member) map[string]string {
 	return own
 }
 
-// size returns an upper bound of the number of bytes that a member takes up in an answer.
+// size returns an upper bound of the bytes that a member takes in an answer.
 func size(m *core.Member) int {
 	const rest, escaped, indent = 400, 6, 30
 	n := rest + escaped*(len(m.Node)+len(m.Session))
@@ -562,7 +551,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		shards = shards[sort.Search(len(shards), func(i int) bool { return shards[i].Shard > after }):]
 	}
 	leases, stuck := v.Leases, v.Stuck()
-	if name := q.Get("shard"); name != "" { // both lists are sorted by shard
+	if name := q.Get("shard"); name != "" { // both are sorted by shard
 		from := sort.Search(len(shards), func(i int) bool { return shards[i].Shard >= name })
 		to := sort.Search(len(shards), func(i int) bool { return shards[i].Shard > name })
 		shards = shards[from:to]
@@ -591,7 +580,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	for _, o := range shards[:min(limit, len(shards))] {
 		out.Shards = append(out.Shards, shard(o))
 	}
-	if !crossSite(r) { // a page of another site cannot read the answer, so the store is not read for its request
+	if !crossSite(r) { // another site's page cannot read the answer, so the store is not read for it
 		h.shared(v).add(&out)
 	}
 	for _, l := range leases[:min(h.limit, len(leases))] {

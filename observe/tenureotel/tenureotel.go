@@ -1,5 +1,5 @@
-// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it, to
-// OpenTelemetry. It needs the API of OpenTelemetry, but not the SDK.
+// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it,
+// to OpenTelemetry. It needs OpenTelemetry's API, not its SDK.
 //
 //	telemetry, err := tenureotel.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, telemetry.Hooks())
@@ -8,10 +8,9 @@
 //
 // A call to the store is a span, such as "tenure commit". Its parent is the span of the context
 // passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
-// callers, the parent is the first caller's span, and the span links to the spans of the other
-// callers. The spans of calls that the member makes for itself, such as heartbeats, are children of
-// the span of Run's context. If Run's context has no span, these calls have spans only if
-// Options.Background is set.
+// callers, its parent is the first caller's span. It is linked to the spans of the others. Calls
+// that the member makes for itself, such as heartbeats, are below the span of Run's context. If
+// Run's context has no span, these calls have one only if Options.Background is set.
 //
 // The metrics, with their attributes and units:
 //
@@ -20,9 +19,9 @@
 //	tenure.handover.duration {outcome}               s; from asking the handler to stop
 //	tenure.leases.granted
 //	tenure.leases.ended {cause}
-//	tenure.leases.settled {outcome}                  released, transferred, lost, refused or unknown
-//	tenure.session.events {event}                    core.SessionJoined, ...
-//	tenure.peer.events {event}                       core.PeerJoined, ..., without "peer "
+//	tenure.leases.settled {outcome}                  core.LeaseOutcome
+//	tenure.session.events {event}                    core.SessionEventKind
+//	tenure.peer.events {event}                       core.PeerEventKind
 //	tenure.writes.refused {where}                    store, or fence: outside the store
 //	tenure.handlers.stuck
 //	tenure.handlers.failed
@@ -78,8 +77,19 @@ type Options struct {
 	// Attributes are added to each span and metric. If a process has several Electors, the
 	// attributes distinguish them, for example by namespace.
 	Attributes []attribute.KeyValue
-	// Background requests spans, without parents, for the calls that the member makes for itself.
+	// Background requests a span without a parent for each call that the member makes for itself.
 	Background bool
+}
+
+// Elector is what Watch reads: a *core.Elector.
+type Elector interface {
+	View() *core.View
+	TrustRemaining() time.Duration
+}
+
+// Tailer is what Follow reads: a *follower.Tailer.
+type Tailer interface {
+	Lag() follower.Lag
 }
 
 // Telemetry makes spans and metrics of one Elector. It is safe for concurrent use.
@@ -163,7 +173,7 @@ func New(o *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// with returns the options' attributes and one further attribute.
+// with returns the options' attributes and one more.
 func (t *Telemetry) with(key, value string) metric.MeasurementOption {
 	all := append(t.own[:len(t.own):len(t.own)], attribute.String(key, value))
 	return metric.WithAttributes(all...)
@@ -175,51 +185,39 @@ func (t *Telemetry) add(c metric.Int64Counter, n int, o metric.MeasurementOption
 
 // Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (t *Telemetry) Hooks() core.Hooks {
-	return core.Hooks{
-		OnEvent: t.onEvent,
-		OnCall: func(c core.Call) {
-			t.calls.Record(context.Background(), c.Took.Seconds(), t.with("operation", c.Kind), metric.WithAttributes(outcomeOf(c.Err)))
-		},
-		CallStart: t.callStart,
-	}
-}
-
-func (t *Telemetry) onEvent(e core.Event) {
 	ctx, none := context.Background(), metric.WithAttributes(t.own...)
-	switch e.Kind {
-	case core.LeaseGranted:
-		t.add(t.granted, 1, none)
-		if took, ok := t.ended.Took(e); ok {
-			t.takeovers.Record(ctx, took.Seconds(), none)
-		}
-	case core.LeaseEnded:
-		if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
-			t.add(t.endedBy, 1, t.with("cause", r.Cause))
-		}
-	case core.HandlerReturned:
-		if e.Err != nil && !e.Asked {
-			t.add(t.failed, 1, none)
-		}
-	case core.HandlerStuck:
-		t.add(t.stuck, 1, none)
-	case core.WriteRefused:
-		t.add(t.refused, 1, t.with("where", "store"))
-	case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
-		outcome := t.with("outcome", string(e.Kind))
-		t.add(t.settled, 1, outcome)
-		if e.Took > 0 {
-			t.handovers.Record(ctx, e.Took.Seconds(), outcome)
-		}
-	case core.EventsDropped:
-		t.add(t.dropped, e.Dropped, none)
-	case core.HandlerStarted, core.HandlerStopping, core.RecordDamaged: // not counted
-	default:
-		if peer, ok := strings.CutPrefix(string(e.Kind), "peer "); ok {
+	return core.Hooks{
+		OnGrant: func(e core.LeaseEvent) {
+			t.add(t.granted, 1, none)
+			if took, ok := t.ended.Took(e); ok {
+				t.takeovers.Record(ctx, took.Seconds(), none)
+			}
+		},
+		OnRevoke: func(e *core.RevokedError) { t.add(t.endedBy, 1, t.with("cause", e.Cause)) },
+		OnHandlerReturn: func(e core.LeaseEvent) {
+			if e.Err != nil && !e.Asked {
+				t.add(t.failed, 1, none)
+			}
+		},
+		OnSettled: func(s core.Settled) {
+			outcome := t.with("outcome", string(s.Outcome))
+			t.add(t.settled, 1, outcome)
+			if s.Took > 0 {
+				t.handovers.Record(ctx, s.Took.Seconds(), outcome)
+			}
+		},
+		OnStuck:   func(*core.RevokedError) { t.add(t.stuck, 1, none) },
+		OnRefused: func(*core.FencedError) { t.add(t.refused, 1, t.with("where", "store")) },
+		OnSession: func(e core.SessionEvent) { t.add(t.sessions, 1, t.with("event", string(e.Kind))) },
+		OnPeer: func(e core.PeerEvent) {
 			t.ended.Peer(e)
-			t.add(t.peers, 1, t.with("event", peer))
-		} else {
-			t.add(t.sessions, 1, t.with("event", string(e.Kind)))
-		}
+			t.add(t.peers, 1, t.with("event", string(e.Kind)))
+		},
+		OnCall: func(c core.Call) {
+			t.calls.Record(ctx, c.Took.Seconds(), t.with("operation", c.Kind), metric.WithAttributes(outcomeOf(c.Err)))
+		},
+		OnDropped: func(d core.Dropped) { t.add(t.dropped, d.Events, none) },
+		CallStart: t.callStart,
 	}
 }
 
@@ -234,7 +232,7 @@ func outcomeOf(err error) attribute.KeyValue {
 	return attribute.String("outcome", outcome)
 }
 
-// callStart makes a span for a call, as a child of the caller's span.
+// callStart makes a span of a call below the caller's span.
 func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Context, func(error)) {
 	if !t.background && !trace.SpanContextFromContext(ctx).IsValid() {
 		linked := false
@@ -270,10 +268,10 @@ func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Cont
 	}
 }
 
-// Refused counts a refused write. It is for OnRefused of package fence.
+// Refused is for OnRefused of package fence.
 func (t *Telemetry) Refused(*fence.RefusedError) { t.add(t.refused, 1, t.with("where", "fence")) }
 
-// Planned counts a plan and its moves. It is for sharding.Options.OnPlan.
+// Planned is for sharding.Options.OnPlan.
 func (t *Telemetry) Planned(o *sharding.Outcome) {
 	t.add(t.plans, 1, metric.WithAttributes(t.own...))
 	for i := range o.Moves {
@@ -281,26 +279,20 @@ func (t *Telemetry) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerEvent counts an event of a Tailer. It is for follower.Options.OnEvent.
-func (t *Telemetry) FollowerEvent(e follower.Event) {
-	switch e.Kind {
-	case follower.Applied:
-		t.add(t.applied, e.Count, t.with("applier", e.Applier))
-	case follower.Restored:
-		t.add(t.restores, 1, t.with("applier", e.Applier))
-	case follower.Failed:
-		t.add(t.failures, 1, t.with("applier", e.Applier))
-	case follower.Reset: // not counted
+// FollowerHooks returns hooks for follower.Options.
+func (t *Telemetry) FollowerHooks() follower.Hooks {
+	return follower.Hooks{
+		OnError:   func(f follower.Failure) { t.add(t.failures, 1, t.with("applier", f.Applier)) },
+		OnApply:   func(a follower.Applied) { t.add(t.applied, a.Entries, t.with("applier", a.Applier)) },
+		OnRestore: func(r follower.Restored) { t.add(t.restores, 1, t.with("applier", r.Applier)) },
 	}
 }
 
 // Follow observes a Tailer's lag. It returns an error of the MeterProvider.
-func (t *Telemetry) Follow(f *follower.Tailer) error { return t.follow(f.Lag) }
-
-func (t *Telemetry) follow(lag func() follower.Lag) error {
+func (t *Telemetry) Follow(f Tailer) error {
 	none := metric.WithAttributes(t.own...)
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		l := lag()
+		l := f.Lag()
 		o.ObserveInt64(t.behind, l.Entries, none)
 		o.ObserveFloat64(t.lag, l.Time.Seconds(), none)
 		return nil
@@ -349,7 +341,7 @@ func (t *Telemetry) Effects(s *effect.Stats) error {
 }
 
 // Watch observes an Elector's View. It returns an error of the MeterProvider.
-func (t *Telemetry) Watch(e *core.Elector) error {
+func (t *Telemetry) Watch(e Elector) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, e.View(), e.TrustRemaining())
 		return nil

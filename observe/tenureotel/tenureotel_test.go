@@ -35,7 +35,7 @@ import (
 
 const ttl = time.Second
 
-// collected contains the data that an SDK collected from one Telemetry.
+// collected is what an SDK has of one Telemetry.
 type collected struct {
 	*tenureotel.Telemetry
 	spans   *tracetest.SpanRecorder
@@ -97,7 +97,7 @@ func (c *collected) points(t *testing.T) map[string]float64 {
 	return got
 }
 
-// run starts a member with one lease, calls f with the lease, and ends the member.
+// run has a member with one lease, calls f with it, and ends the member.
 func run(t *testing.T, c *collected, f func(t *testing.T, l *core.Lease, link *kvfault.Link)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,8 +144,8 @@ func attr(s sdktrace.ReadOnlySpan, key string) string {
 	return ""
 }
 
-// A call to the store is a child of the caller's span. Calls that the member makes for itself have
-// no span.
+// A call to the store is a span below that of the caller; what the member does by itself
+// has none.
 func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 	t.Parallel()
 	c := collect(t, tenureotel.Options{Attributes: []attribute.KeyValue{attribute.String("namespace", "test")}})
@@ -159,7 +159,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 			t.Error(err)
 		}
 		span.End()
-		if _, err := l.Append(t.Context(), nil); err != nil { // nobody traces this call
+		if _, err := l.Append(t.Context(), nil); err != nil { // nobody traces it
 			t.Error(err)
 		}
 		link.SetError(kvfault.Read, errors.New("connection reset"))
@@ -169,7 +169,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 		}
 		span.End()
 		link.Heal()
-		// Commits that arrive while another is in progress are sent together.
+		// Those that come while one is under way travel together.
 		link.Set(kvfault.Write, kvfault.HoldRequest)
 		var all sync.WaitGroup
 		for range 3 {
@@ -214,7 +214,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 		"tenure get below caller", "tenure get below failing caller",
 	}
 	slices.Sort(got)
-	got = slices.Compact(got) // a call that was sent again has a span each time
+	got = slices.Compact(got) // one that was sent again has a span each time
 	if !slices.Equal(got, want) || links != 1 {
 		t.Errorf("%d links, want 1, of spans\n%q, want\n%q", links, got, want)
 	}
@@ -235,7 +235,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// Every metric is observed, and only under the name that is in the package comment.
+// Every metric is observed, under the name and no other that the package comment has.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := collect(t, tenureotel.Options{})
@@ -264,21 +264,20 @@ func TestMetrics(t *testing.T) {
 			during["tenure.store.call.duration{beat}"])
 	}
 	h, f := c.Hooks(), c.FollowerHooks()
-	for _, e := range []core.Event{
-		{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}}, {Kind: core.LeaseGranted, Session: "P"},
-		{Kind: core.HandlerStuck}, {Kind: core.WriteRefused}, {Kind: core.HandlerReturned, Err: errors.New("boom")},
-		{Kind: core.HandlerReturned, Err: errors.New("stopping"), Asked: true}, {Kind: core.LeaseTransferred, Took: ttl},
-		{Kind: core.EventsDropped, Dropped: 3},
-	} {
-		h.OnEvent(e)
-	}
+	h.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}})
+	h.OnGrant(core.LeaseEvent{Former: "P"})
+	h.OnStuck(nil)
+	h.OnRefused(nil)
+	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("boom")})
+	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("stopping"), Asked: true})
+	h.OnSettled(core.Settled{Outcome: core.LeaseTransferred, Took: ttl})
+	h.OnDropped(core.Dropped{Events: 3})
 	f.OnApply(follower.Applied{Applier: "x", Entries: 4})
 	f.OnError(follower.Failure{Applier: "x"})
 	f.OnRestore(follower.Restored{Applier: "x"})
 	c.Refused(&fence.RefusedError{})
 	c.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: sharding.Drained}}})
-	lag := func() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
-	if err := tenureotel.Follow(c.Telemetry, lag); err != nil {
+	if err := c.Follow(behind{}); err != nil {
 		t.Fatal(err)
 	}
 	after := c.points(t)
@@ -309,8 +308,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// waitingEffect makes effects with a ledger. One is done after a second attempt, one is refused,
-// one waits for a person for a minute, and another is not begun.
+// waitingEffect has a ledger make effects: one is done after a second attempt, one is refused, one waits
+// for a person for a minute, and another is not begun.
 func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	t.Helper()
 	l, err := effect.Open(t.Context(), lease, &effect.Options{Stats: s, MaxInDoubt: 1, BackoffMin: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -333,7 +332,12 @@ func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	t.Cleanup(l.Close)
 }
 
-// An untraced call costs no allocation.
+// behind is a Tailer that lags.
+type behind struct{}
+
+func (behind) Lag() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
+
+// A call that nobody traces costs no allocation.
 func TestUntracedCallsAllocateNothing(t *testing.T) {
 	start := collect(t, tenureotel.Options{}).Hooks().CallStart
 	ctx := t.Context()

@@ -1,6 +1,6 @@
 // Package tenureprom exports the metrics of an Elector, and of the packages used with it, to
-// Prometheus. It uses only exported names of Tenure, so an application can write its own exporter
-// in the same way.
+// Prometheus. It uses only exported names, so an application can have its own package of this
+// kind.
 //
 //	metrics := tenureprom.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, metrics.Hooks())
@@ -30,14 +30,14 @@
 //	tenure_records_damaged                   records of the store that cannot be read
 //	tenure_leases_granted_total              its rate shows flapping: each has a new token
 //	tenure_leases_ended_total{cause}         transitions: asked to stop, trust lapsed, ...
-//	tenure_leases_settled_total{outcome}     released, transferred, lost, refused or unknown
+//	tenure_leases_settled_total{outcome}     core.LeaseOutcome
 //	tenure_takeover_seconds                  from the former owner's last sign of life to the grant
 //	tenure_handover_seconds{outcome}         from asking the handler to stop to the store's record
 //	tenure_handler_errors_total              handlers that returned an error unasked
 //	tenure_handlers_stuck_total              that did not return in time
 //	tenure_writes_refused_total              by their fence
-//	tenure_session_events_total{event}       core.SessionJoined, ...
-//	tenure_peer_events_total{event}          core.PeerJoined, ..., without "peer "
+//	tenure_session_events_total{event}       core.SessionEventKind
+//	tenure_peer_events_total{event}          core.PeerEventKind
 //	tenure_store_call_seconds{operation,outcome}  Call.Kind; ok, refused or unknown
 //	tenure_heartbeat_failures_total
 //	tenure_hook_events_dropped_total         lost because hooks were too slow
@@ -58,8 +58,8 @@
 //	tenure_effects_retries_total             attempts after an effect's first
 //	tenure_effects_full_total                calls of Do refused because too many are in doubt
 //
-// The number of series does not depend on the number of shards, except for the following series,
-// which Options.PerShard adds:
+// The number of series does not depend on the number of shards, except for these, which
+// Options.PerShard adds:
 //
 //	tenure_shard_leader{shard}               1 for each shard that this member serves
 //	tenure_shard_token{shard}                newest token known of each shard

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// provided are the values that the application or package tenurefx provides.
+// provided is the input from the application or package tenurefx.
 type provided struct {
 	fx.In
 
@@ -25,11 +25,11 @@ type hooks struct {
 	Hooks core.Hooks `group:"tenure.hooks"`
 }
 
-// Module is for an application that uses package tenurefx. It provides *Metrics that show the
-// application's *core.Elector from start to stop. Module registers these metrics with the
-// application's prometheus.Registerer, or with Prometheus' default registerer. If a name is already
-// registered, the application fails to start. In a process with several Electors, set
-// Options.Labels. Nil options mean the defaults.
+// Module is for an application that uses package tenurefx. It provides *Metrics, which show the
+// application's *core.Elector from start to stop. It registers them with the application's
+// prometheus.Registerer, or with Prometheus' default one. If a name is already registered, the
+// start fails. In a process with several Electors, set Options.Labels. Nil options mean the
+// defaults.
 func Module(o *Options) fx.Option {
 	return fx.Module("tenure.prometheus",
 		fx.Provide(

@@ -1,7 +1,6 @@
 package tenureprom
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -28,14 +27,14 @@ type Options struct {
 	Buckets []float64
 }
 
-// elector is a *core.Elector, or a large View of a test.
-type elector interface {
+// Elector is what Watch reads: a *core.Elector.
+type Elector interface {
 	View() *core.View
 	TrustRemaining() time.Duration
 }
 
-// tailer is a *follower.Tailer, or the double of a test.
-type tailer interface {
+// Tailer is what Follow reads: a *follower.Tailer.
+type Tailer interface {
 	Lag() follower.Lag
 	Lags() []follower.Lag
 }
@@ -49,8 +48,8 @@ type Metrics struct {
 	ended    takeover.Times
 
 	mu      sync.Mutex
-	elector elector
-	tailers []tailer
+	elector Elector
+	tailers []Tailer
 	effects *effect.Stats
 }
 
@@ -85,8 +84,8 @@ func New(o *Options) *Metrics {
 		perShard: o.PerShard, gauges: newGauges(o.Labels), counters: newCounters(o.Labels, buckets),
 		effectDescs: newEffectDescs(o.Labels),
 	}
-	// A series whose first value is 1 shows no increase, so the series that alerts read begin at 0.
-	for _, k := range []core.EventKind{
+	// A series that begins with 1 shows no increase, so the series that alerts read begin at 0.
+	for _, k := range []core.SessionEventKind{
 		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
 		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
 		core.SessionIneligible, core.SessionEligible,
@@ -194,33 +193,33 @@ func (c *counters) all() []prometheus.Collector {
 	}
 }
 
-// Watch sets the Elector whose View is shown. Without an Elector, Metrics has no gauges.
-func (m *Metrics) Watch(e *core.Elector) {
+// Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
+func (m *Metrics) Watch(e Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.elector = e
 }
 
-// Follow adds a Tailer whose lag is shown. If there are several Tailers, the metrics show the sum
-// of their entries and the longest time.
-func (m *Metrics) Follow(t *follower.Tailer) {
+// Follow adds a Tailer whose lag is shown. If there are several, the metrics show the sum of
+// their entries and the longest time.
+func (m *Metrics) Follow(t Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tailers = append(m.tailers, t)
 }
 
 // Effects sets the effects to show. Pass the effect.Options.Stats of all ledgers of this process.
-// Without this call, Metrics has no metrics of effects.
+// Without this call, there are no metrics of effects.
 func (m *Metrics) Effects(s *effect.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.effects = s
 }
 
-// Refused counts a refused write. It is for OnRefused of package fence.
+// Refused is for OnRefused of package fence.
 func (m *Metrics) Refused(*fence.RefusedError) { m.fenced.Inc() }
 
-// Planned counts a plan and its moves. It is for sharding.Options.OnPlan.
+// Planned is for sharding.Options.OnPlan.
 func (m *Metrics) Planned(o *sharding.Outcome) {
 	m.plans.Inc()
 	for i := range o.Moves {
@@ -228,60 +227,41 @@ func (m *Metrics) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerEvent counts an event of a Tailer. It is for follower.Options.OnEvent.
-func (m *Metrics) FollowerEvent(e follower.Event) {
-	switch e.Kind {
-	case follower.Applied:
-		m.applied.WithLabelValues(e.Applier).Add(float64(e.Count))
-		m.applies.WithLabelValues(e.Applier).Observe(e.Took.Seconds())
-	case follower.Restored:
-		m.restores.WithLabelValues(e.Applier).Inc()
-	case follower.Failed:
-		m.failures.WithLabelValues(e.Applier).Inc()
-	case follower.Reset:
-		m.resets.Inc()
+// FollowerHooks returns hooks for follower.Options.
+func (m *Metrics) FollowerHooks() follower.Hooks {
+	return follower.Hooks{
+		OnError: func(f follower.Failure) { m.failures.WithLabelValues(f.Applier).Inc() },
+		OnApply: func(a follower.Applied) {
+			m.applied.WithLabelValues(a.Applier).Add(float64(a.Entries))
+			m.applies.WithLabelValues(a.Applier).Observe(a.Took.Seconds())
+		},
+		OnRestore: func(r follower.Restored) { m.restores.WithLabelValues(r.Applier).Inc() },
+		OnReset:   func(follower.Reset) { m.resets.Inc() },
 	}
 }
 
 // Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (m *Metrics) Hooks() core.Hooks {
-	return core.Hooks{OnEvent: m.onEvent, OnCall: m.onCall}
-}
-
-func (m *Metrics) onEvent(e core.Event) {
-	switch e.Kind {
-	case core.LeaseGranted:
-		m.granted.Inc()
-		if took, ok := m.ended.Took(e); ok {
-			m.takeover.Observe(took.Seconds())
-		}
-	case core.LeaseEnded:
-		if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
-			m.endedBy.WithLabelValues(r.Cause).Inc()
-		}
-	case core.HandlerReturned:
-		if e.Err != nil && !e.Asked {
-			m.handlerErrors.Inc()
-		}
-	case core.HandlerStuck:
-		m.stuck.Inc()
-	case core.WriteRefused:
-		m.refused.Inc()
-	case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
-		m.settled.WithLabelValues(string(e.Kind)).Inc()
-		if e.Took > 0 {
-			m.handover.WithLabelValues(string(e.Kind)).Observe(e.Took.Seconds())
-		}
-	case core.EventsDropped:
-		m.dropped.Add(float64(e.Dropped))
-	case core.HandlerStarted, core.HandlerStopping, core.RecordDamaged: // not counted
-	default:
-		if peer, ok := strings.CutPrefix(string(e.Kind), "peer "); ok {
-			m.peers.WithLabelValues(peer).Inc()
-			m.ended.Peer(e)
-		} else {
-			m.sessions.WithLabelValues(string(e.Kind)).Inc()
-		}
+	return core.Hooks{
+		OnGrant:  m.onGrant,
+		OnRevoke: func(e *core.RevokedError) { m.endedBy.WithLabelValues(e.Cause).Inc() },
+		OnHandlerReturn: func(e core.LeaseEvent) {
+			if e.Err != nil && !e.Asked {
+				m.handlerErrors.Inc()
+			}
+		},
+		OnSettled: func(s core.Settled) {
+			m.settled.WithLabelValues(string(s.Outcome)).Inc()
+			if s.Took > 0 {
+				m.handover.WithLabelValues(string(s.Outcome)).Observe(s.Took.Seconds())
+			}
+		},
+		OnStuck:   func(*core.RevokedError) { m.stuck.Inc() },
+		OnRefused: func(*core.FencedError) { m.refused.Inc() },
+		OnSession: func(e core.SessionEvent) { m.sessions.WithLabelValues(string(e.Kind)).Inc() },
+		OnPeer:    m.onPeer,
+		OnCall:    m.onCall,
+		OnDropped: func(d core.Dropped) { m.dropped.Add(float64(d.Events)) },
 	}
 }
 
@@ -296,6 +276,18 @@ func (m *Metrics) onCall(c core.Call) {
 	m.calls.WithLabelValues(c.Kind, outcome).Observe(c.Took.Seconds())
 	if c.Kind == "beat" && c.Err != nil {
 		m.beatFailures.Inc()
+	}
+}
+
+func (m *Metrics) onPeer(e core.PeerEvent) {
+	m.peers.WithLabelValues(string(e.Kind)).Inc()
+	m.ended.Peer(e)
+}
+
+func (m *Metrics) onGrant(e core.LeaseEvent) {
+	m.granted.Inc()
+	if took, ok := m.ended.Took(e); ok {
+		m.takeover.Observe(took.Seconds())
 	}
 }
 
@@ -391,7 +383,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	}
 }
 
-func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []tailer) {
+func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []Tailer) {
 	var entries int64
 	var longest time.Duration
 	behind := make(map[string]int64)

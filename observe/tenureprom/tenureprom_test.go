@@ -78,8 +78,7 @@ func start(t *testing.T, store *memory.Store, node string, h core.Handler, shard
 	return p
 }
 
-// value returns the sum of a metric's series with these labels. The value of a histogram is its
-// count.
+// value is the sum of a metric's series with these labels: a histogram's is its count.
 func value(t *testing.T, g prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := g.Gather()
@@ -125,7 +124,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func hold(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }
 
-// The metrics show a hand-over, a failing handler, an outage and a death.
+// A hand-over, a failing handler, an outage and a death, as the metrics show them.
 func TestMetricsOfACluster(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,8 +203,8 @@ func TestMetricsOfACluster(t *testing.T) {
 	})
 }
 
-// A leader has effects that ended in each way, one that waits for a person, and one that the next
-// Do repeats. The series name no effect, and the series of a leader that lost its lease are gone.
+// Effects of a leader: one that ended in each way, one that waits for a person, and one that the next
+// Do repeats. Series name no effect, and those of a leader that lost its lease are gone.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -290,7 +289,7 @@ func bigView(shards int) big {
 	return big{v}
 }
 
-// everything calls each hook with each kind of event.
+// everything has each hook called with each kind of event.
 func everything(m *tenureprom.Metrics) {
 	h := m.Hooks()
 	for _, k := range []string{
@@ -302,18 +301,24 @@ func everything(m *tenureprom.Metrics) {
 		}
 	}
 	for c := fsm.CauseReleased; c <= fsm.CauseFailback; c++ {
-		h.OnEvent(core.Event{Kind: core.LeaseEnded, Err: &core.RevokedError{Cause: c.String()}})
+		h.OnRevoke(&core.RevokedError{Cause: c.String()})
 	}
-	for _, k := range []core.EventKind{
-		core.HandlerStarted, core.HandlerStopping, core.HandlerReturned, core.HandlerStuck, core.WriteRefused,
-		core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown,
-		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
-		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
-		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted, core.RecordDamaged, core.EventsDropped,
+	for _, k := range []core.SessionEventKind{core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed,
+		core.SessionLapsed, core.SessionRegained, core.SessionLost, core.SessionHalted, core.SessionFailedOver,
+		core.SessionStoreLost, core.SessionCallFailed} {
+		h.OnSession(core.SessionEvent{Kind: k})
+	}
+	for _, k := range []core.PeerEventKind{
+		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted,
 	} {
-		h.OnEvent(core.Event{Kind: k, Peer: core.Member{Session: "P"}, Took: time.Second, Dropped: 2})
+		h.OnPeer(core.PeerEvent{Kind: k, Peer: core.Member{Session: "P"}})
 	}
-	h.OnEvent(core.Event{Kind: core.LeaseGranted, Session: "P"})
+	h.OnGrant(core.LeaseEvent{Former: "P"})
+	for _, o := range []core.LeaseOutcome{core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused,
+		core.LeaseUnknown} {
+		h.OnSettled(core.Settled{Outcome: o, Took: time.Second})
+	}
+	h.OnDropped(core.Dropped{Events: 2})
 	f := m.FollowerHooks()
 	f.OnApply(follower.Applied{Applier: "x", Entries: 5})
 	f.OnError(follower.Failure{Applier: "x"})
@@ -332,7 +337,8 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m)
 	b := bigView(shards)
-	m.Show(b, b)
+	m.Watch(b)
+	m.Follow(b)
 	m.Effects(&effect.Stats{})
 	everything(m)
 	families, err := reg.Gather()
@@ -345,14 +351,14 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 		for _, s := range f.GetMetric() {
 			series++
 			if h := s.GetHistogram(); h != nil {
-				series += len(h.GetBucket()) + 2 // +Inf and the sum; the count is the series above
+				series += len(h.GetBucket()) + 2 // +Inf, the sum and the count, which is the one above
 			}
 		}
 	}
 	return series, names
 }
 
-// TestSeries counts the series of everything that can happen, on a member that owns 10,000 shards.
+// The series of everything that can happen, on a member that owns 10,000 shards.
 func TestSeries(t *testing.T) {
 	t.Parallel()
 	bounded, _ := gather(t, nil, 10_000)
@@ -381,7 +387,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// BenchmarkOnCall measures the time that a call takes in the goroutine of the hooks.
+// BenchmarkOnCall is what a call costs the goroutine of the hooks, beside the members' own.
 func BenchmarkOnCall(b *testing.B) {
 	h := tenureprom.New(nil).Hooks()
 	b.ReportAllocs()
@@ -390,11 +396,10 @@ func BenchmarkOnCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCollect measures one scrape of a member that knows 10,000 shards.
+// BenchmarkCollect is one scrape of a member that knows 10,000 shards.
 func BenchmarkCollect(b *testing.B) {
 	m := tenureprom.New(nil)
-	view := bigView(10_000)
-	m.Show(view, view)
+	m.Watch(bigView(10_000))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m)
 	for b.Loop() {

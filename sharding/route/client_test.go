@@ -128,7 +128,7 @@ func (f *fleet) launch(node, address string) *ship {
 // shardOf returns the shard of a request by a map.
 func shardOf(m *sharding.Map, r *http.Request) (string, error) {
 	if m == nil {
-		return "orders-0000", nil // no member owns it yet
+		return "orders-0000", nil // nobody's yet
 	}
 	return m.Shard(r.PathValue("id")), nil
 }
@@ -189,7 +189,7 @@ func (x *ship) place(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// leave stops a member as a deployment should. Its shards move first. Then it answers with their
+// leave stops a member as a deployment should: its shards move first, then it answers with their
 // owners until no request is on its way to it.
 func (x *ship) leave(quiet func()) {
 	if x.gone {
@@ -307,7 +307,7 @@ type load struct {
 	mu    sync.Mutex
 	fails map[uint64]error
 	slow  time.Duration
-	under [2]sync.WaitGroup // requests in progress, of even and odd epochs
+	under [2]sync.WaitGroup // requests under way, of even and odd epochs
 	epoch atomic.Uint64
 	gate  sync.RWMutex
 }
@@ -363,7 +363,7 @@ func (l *load) run(ctx context.Context, rate int) {
 	for ; ctx.Err() == nil; <-tick.C {
 		select {
 		case ticks <- struct{}{}:
-		default: // the request is late, so it is left out
+		default: // it is late: the request is left out
 		}
 	}
 	close(ticks)
@@ -371,7 +371,7 @@ func (l *load) run(ctx context.Context, rate int) {
 }
 
 // TestClientRollingRestart restarts three members one by one under a client without a store. No
-// request fails or is done twice, and nearly all take one hop.
+// request fails, none is done twice, and nearly all take one hop.
 //
 //	go test ./sharding/route -run TestClientRollingRestart -v -args -restart.rest 10s -restart.hops 0.99
 func TestClientRollingRestart(t *testing.T) {

@@ -47,7 +47,7 @@ func deliver(ctx context.Context) (context.Context, *delivery) {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		d.conn = nil
 		if !i.Reused {
-			return // the owner has just accepted the connection
+			return // its owner has just accepted it
 		}
 		if d.conn = under(i.Conn); d.conn != nil {
 			d.before = d.conn.written.Load()
@@ -67,6 +67,5 @@ func under(c net.Conn) *conn {
 	return own
 }
 
-// unsent reports whether a failed request was given an idle connection and no byte of it was
-// written.
+// unsent reports whether no byte of a request that failed was written to a connection that was idle.
 func (d *delivery) unsent() bool { return d.conn != nil && d.conn.written.Load() == d.before }

@@ -37,7 +37,7 @@ func (c *lateConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write lets the reader continue if something is written to a peer that is gone.
+// Write has the reader continue if something is written to a peer that is gone.
 func (c *lateConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	if c.late.Load() {
@@ -52,8 +52,8 @@ func (c *lateConn) Close() error {
 }
 
 // TestClientIdleConnectionEnds: an owner restarts at its address while the client has an idle
-// connection to its former process. A request that changes something is sent once, to the new
-// process, although net/http does not send such requests again.
+// connection to its former process. A request that changes something is sent to the new process,
+// once, although net/http sends no such request again.
 func TestClientIdleConnectionEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -104,7 +104,7 @@ func TestClientIdleConnectionEnds(t *testing.T) {
 			client.base = transport
 			if err := client.table.apply(&ownersJSON{Version: "A.1", Full: true,
 				Keyspace: &keyspaceJSON{Name: "k", Hash: keyspace.HashMixed, Digits: 4},
-				Members:  map[string]map[string]string{"a": {defaultAddressKey: "http://" + address}},
+				Members:  map[string]map[string]string{"a": {DefaultAddressKey: "http://" + address}},
 				Shards:   []ownedJSON{{Shard: "k-0000", Range: &sharding.Range{}, Node: "a", Token: 1}}}, client.table.at); err != nil {
 				t.Fatal(err)
 			}

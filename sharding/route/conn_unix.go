@@ -18,7 +18,7 @@ func ended(c net.Conn) bool {
 		return false
 	}
 	over := false
-	// This does not use raw.Read, which waits for net/http's reading goroutine.
+	// Not raw.Read, which waits for net/http's reading goroutine.
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)

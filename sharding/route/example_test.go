@@ -29,7 +29,7 @@ func Example() {
 	server := httptest.NewUnstartedServer(nil)
 	defer server.Close()
 	e, err := core.NewElector(backend, &core.Options{
-		Node: "a", Meta: map[string]string{"http": "http://" + server.Listener.Addr().String()},
+		Node: "a", Meta: map[string]string{route.DefaultAddressKey: "http://" + server.Listener.Addr().String()},
 		LockDir: "none", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

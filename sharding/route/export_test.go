@@ -1,6 +1,3 @@
 package route
 
-var (
-	ReadProblem  = readProblem
-	CheckAddress = checkAddress
-)
+var ReadProblem = readProblem

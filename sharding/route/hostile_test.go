@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// tell makes the owner advertise an address, and waits until the other member knows the address.
+// tell has the owner advertise an address, and waits until the other member knows it.
 func (m *member) tell(address string, other *member) {
 	m.t.Helper()
 	if err := m.Update(m.t.Context(), func(s *core.MemberState) { s.Meta["http"] = address }); err != nil {
@@ -42,7 +42,7 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 				return
 			}
 			connected.Add(1)
-			_ = c.Close() // the victim only counts connections
+			_ = c.Close() // it only counts
 		}
 	}()
 	if _, port, err = net.SplitHostPort(l.Addr().String()); err != nil {
@@ -52,8 +52,8 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 }
 
 // TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
-// such an address. The client's credentials are not sent there: the answer names the owner, and no
-// connection is made.
+// one. A client's credentials are not sent there: the answer names the owner, and no connection is
+// made.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	port, connected := victim(t)
 	store := memory.New()
@@ -81,7 +81,7 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 			a.tell(address, m)
 			code, _, p, _ := do(t, http.DefaultClient, "GET", m.server.URL+"/s", "", "Authorization", "Bearer secret", "Cookie", "secret=1")
 			// Some of these names resolve to nothing on some machines.
-			if p == nil || code != 421 && p.Type != "urn:tenure:route:unreachable" {
+			if p == nil || code != 421 && p.Type != route.ProblemUnreachable {
 				t.Errorf("%s: answered %d %+v, want 421", address, code, p)
 			}
 		}
@@ -100,10 +100,10 @@ func TestAsksNoProxy(t *testing.T) {
 		a, b := start(t, store, "a", nil, nil), start(t, store, "b", nil, forward)
 		a.own("s", b)
 		a.tell(owner, b)
-		for _, url := range []string{owner, b.server.URL + "/s"} { // the first URL shows that the proxy is otherwise used
+		for _, url := range []string{owner, b.server.URL + "/s"} { // the first one shows that the proxy is asked otherwise
 			c := &http.Client{Timeout: 2 * time.Second}
 			if resp, err := c.Get(url); err == nil {
-				_ = resp.Body.Close() // whatever the answer is
+				_ = resp.Body.Close() // whatever it says
 			}
 		}
 		return

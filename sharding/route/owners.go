@@ -26,11 +26,11 @@ import (
 
 // OwnersOptions are the options of NewOwners. Nil means the defaults.
 type OwnersOptions struct {
-	// AddressKeys lists the keys of members' metadata that the map contains. Default "http" and
-	// "grpc".
+	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata is not
+	// shown. Default "http" and "grpc".
 	AddressKeys []string
-	// MaxWaiting is the largest number of requests that wait for a change at a time. Further
-	// requests get an answer immediately, with Retry-After. Default 1000, at most 100,000.
+	// MaxWaiting limits the requests that wait for a change at a time. Further requests get an
+	// answer immediately, with Retry-After. Default 1000, at most 100,000.
 	MaxWaiting int
 	// Authorize reports whether a request is allowed, for example by its credential. Other
 	// requests get the answer 403. Nil, the default, allows all requests.
@@ -41,14 +41,14 @@ type OwnersOptions struct {
 // store.
 const newsAge = "Tenure-News-Age"
 
-// The limits of the map of owners.
+// Limits of the map of owners.
 const (
 	maxWait       = 30 * time.Second       // of a request
 	lookEvery     = 5 * time.Millisecond   // between versions, at least
-	lookShare     = 10                     // and at least this multiple of how long the last look took
+	lookShare     = 10                     // and at least this multiple of the time of the last look
 	rangesEvery   = 100 * time.Millisecond // between looks at the map of ranges, while a request waits
 	maxHistory    = 256                    // versions whose changes are kept
-	ownersPatient = 30 * time.Second       // how long a client may take to receive an answer
+	ownersPatient = 30 * time.Second       // for a client to take an answer
 	gzipFrom      = 4 << 10                // bytes
 	maxEncoded    = 16                     // encoded answers that are kept
 	maxVersion    = 80                     // largest size of a version, in bytes
@@ -60,7 +60,7 @@ type ownersJSON struct {
 	Version string `json:"version"`
 	// Full reports that missing shards have no owner. Otherwise, missing shards did not change.
 	Full bool `json:"full"`
-	// Number is the number of the map of ranges. Keyspace is nil if the member has no keyspace.
+	// Number is the number of the map of ranges. Keyspace is nil if the member has none.
 	Number   int64         `json:"number,omitempty"`
 	Keyspace *keyspaceJSON `json:"keyspace,omitempty"`
 	// Members are the addresses of the owners by node; nil if they did not change.
@@ -74,8 +74,7 @@ type keyspaceJSON struct {
 	Digits int    `json:"digits"`
 }
 
-// ownedJSON is a shard. If it has no range, the shard has no keys. If it has no node, the shard has
-// no owner.
+// ownedJSON is a shard. Without a range, it has no keys. Without a node, it has no owner.
 type ownedJSON struct {
 	Shard string          `json:"shard"`
 	Range *sharding.Range `json:"range,omitempty"`
@@ -87,7 +86,7 @@ func (x ownedJSON) same(y ownedJSON) bool {
 	return x.Node == y.Node && x.Token == y.Token && (x.Range == nil) == (y.Range == nil) && (x.Range == nil || *x.Range == *y.Range)
 }
 
-// owned is the map at one time. It is immutable.
+// owned is the map at one time. It does not change.
 type owned struct {
 	n        int64 // of the version
 	number   int64
@@ -107,11 +106,11 @@ type owners struct {
 	e        *core.Elector
 	r        *sharding.Router
 	o        OwnersOptions
-	instance string        // the prefix of this process's versions
-	watch    chan struct{} // contains an element while a request looks for changes
+	instance string        // begins the versions of this process
+	watch    chan struct{} // has an element while a request looks for changes
 
 	mu      sync.Mutex
-	view    *core.View // the view from which now was made
+	view    *core.View // the view of now
 	ranges  *sharding.Map
 	next    time.Time // of the next look
 	now     *owned
@@ -124,8 +123,8 @@ type owners struct {
 }
 
 // NewOwners returns a handler that answers with the map of owners, for a Client, from this
-// process's view and without I/O. The package comment describes the answers. The Router must use
-// the same Elector. The caller still owns both. The error matches core.ErrInvalid.
+// process's view and without I/O. The package comment describes the answers. The Router must be
+// on the same Elector. Both stay the caller's. The error matches core.ErrInvalid.
 func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Handler, error) {
 	if e == nil || r == nil {
 		return nil, fmt.Errorf("tenure: %w: the map of owners needs an elector and a router", core.ErrInvalid)
@@ -139,7 +138,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 	}
 	c.MaxWaiting = cmp.Or(c.MaxWaiting, 1000)
 	if c.AddressKeys = slices.Clone(c.AddressKeys); len(c.AddressKeys) == 0 {
-		c.AddressKeys = []string{defaultAddressKey, "grpc"}
+		c.AddressKeys = []string{DefaultAddressKey, "grpc"}
 	}
 	return &owners{e: e, r: r, o: c, instance: rand.Text()[:12], watch: make(chan struct{}, 1),
 		changed: make(chan struct{}), encoded: map[string][]byte{}, stopped: map[*http.Server]context.Context{}}, nil
@@ -148,7 +147,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 // ServeHTTP implements http.Handler.
 func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, title, detail string) {
-		answer(w, problem.Document{Type: problemInvalid, Status: status, Title: title, Detail: detail})
+		answer(w, problem.Document{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
 	}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -167,11 +166,11 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "the query cannot be read", err.Error())
 		return
 	}
-	// If w does not support deadlines, the server limits how long the write takes.
+	// If w does not support deadlines, its server limits the write.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
-		answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
 		return
 	}
 	h := w.Header()
@@ -232,8 +231,8 @@ func validVersion(s string) bool {
 
 func (o *owners) version(n int64) string { return o.instance + "." + strconv.FormatInt(n, 10) }
 
-// await returns the map. While the caller has the newest version, await waits. crowded reports
-// whether there was no place to wait.
+// await returns the map. While the caller has the newest version, await waits. crowded reports that
+// there was no place to wait.
 func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *owned, crowded bool, err error) {
 	now, changed, err := o.look()
 	if err != nil || wait == 0 || o.version(now.n) != after {
@@ -249,7 +248,7 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	defer context.AfterFunc(stopped, cancel)()
 	for ctx.Err() == nil && o.version(now.n) == after {
 		select {
-		case o.watch <- struct{}{}: // one request looks for changes for all waiting requests
+		case o.watch <- struct{}{}: // one request looks for all that wait
 			o.watchOnce(ctx)
 			<-o.watch
 		case <-changed:
@@ -262,7 +261,7 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	return now, false, nil
 }
 
-// watchOnce waits until looking again may find a change.
+// watchOnce waits until another look may find a change.
 func (o *owners) watchOnce(ctx context.Context) {
 	o.mu.Lock()
 	seen, next := o.view, o.next
@@ -301,10 +300,10 @@ func (o *owners) leave() {
 	o.waiting--
 }
 
-// errNoNews means the member has heard nothing from the store yet.
+// errNoNews: the member has heard nothing from the store yet.
 var errNoNews = errors.New("it has no news from the store yet")
 
-// look returns the newest map, and a channel that is closed when there is a newer map.
+// look returns the newest map, and a channel that is closed when there is a newer one.
 func (o *owners) look() (*owned, chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -333,7 +332,7 @@ func (o *owners) look() (*owned, chan struct{}, error) {
 	return o.now, o.changed, nil
 }
 
-// set makes the next version of the map if the map has changed. The caller holds o.mu.
+// set makes the next version, if it differs. o.mu is held.
 func (o *owners) set(next *owned) {
 	was := o.now
 	if was == nil {
@@ -420,8 +419,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	return s
 }
 
-// body returns the answer for a caller that has the version after. If after is empty, the caller
-// has no version.
+// body returns the answer for a caller that has the version after, or none.
 func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -459,15 +457,14 @@ func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped b
 	return out.Bytes(), true, nil
 }
 
-// keep keeps an encoded answer for other callers with the same version. The caller holds o.mu.
+// keep keeps an encoded answer for other callers with the same version. o.mu is held.
 func (o *owners) keep(now *owned, key string, body []byte) {
 	if now == o.now && (len(o.encoded) < maxEncoded || strings.HasPrefix(key, "full")) {
 		o.encoded[key] = body
 	}
 }
 
-// answer returns the changes after a version, or the whole map if since is -1. The caller holds
-// o.mu.
+// answer returns the changes after a version, or the whole map if since is -1. o.mu is held.
 func (o *owners) answer(now *owned, since int64) *ownersJSON {
 	out := &ownersJSON{Version: o.version(now.n), Full: since < 0, Number: now.number, Keyspace: now.keyspace}
 	if since < 0 {

@@ -81,8 +81,8 @@ func (x *ship) owners(o *route.OwnersOptions) http.Handler {
 	return h
 }
 
-// TestOwners: the answer contains every range and owner, and only addresses from the metadata. A
-// waiting request gets an answer after a change, with only that change.
+// TestOwners: the answer has every range and owner, and only the addresses of the metadata. It
+// waits for a change, and then has that change only.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 8}
@@ -118,7 +118,7 @@ func TestOwners(t *testing.T) {
 	}
 	changes := make(chan result, 3)
 	var all sync.WaitGroup
-	for range cap(changes) { // one request looks, and the others wait for it
+	for range cap(changes) { // one looks, the others wait for it
 		all.Go(func() {
 			w, m := get(t, h, "GET", "?wait=30s&after="+full.Version)
 			changes <- result{w, m}
@@ -132,7 +132,7 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	f.even(a, b)
-	// Together, the changes since then give the current map.
+	// The changes since then, together, give the current map.
 	await(t, "the shares", func() bool {
 		_, now := get(t, h, "GET", "")
 		_, delta := get(t, h, "GET", "?after="+full.Version)
@@ -218,8 +218,8 @@ func TestOwnersRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnersWaitingIsBounded: requests above the limit are answered immediately. When a client is
-// gone, its place is free again. A server that shuts down ends all waiting requests.
+// TestOwnersWaitingIsBounded: requests that wait above the limit are answered at once. When a
+// client is gone, its place is free again. A server that shuts down ends all of them.
 func TestOwnersWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 4}
@@ -253,7 +253,7 @@ func TestOwnersWaitingIsBounded(t *testing.T) {
 				c = t.Context()
 			}
 			code, later, err := ask(c)
-			for ; later != "" && err == nil; code, later, err = ask(c) { // the probe below had taken the place
+			for ; later != "" && err == nil; code, later, err = ask(c) { // the probe below had the place
 				time.Sleep(time.Millisecond)
 			}
 			ended.Add(1)
@@ -298,8 +298,8 @@ func (s splitting) Plan(c *sharding.Cluster) *sharding.Plan {
 	return p
 }
 
-// TestClientFollowsRanges: if ranges are split, a client's requests go to the shards that got the
-// keys.
+// TestClientFollowsRanges: if ranges are split under a client, its requests go to the shards that
+// got the keys.
 func TestClientFollowsRanges(t *testing.T) {
 	t.Parallel()
 	armed := new(atomic.Bool)

@@ -58,7 +58,7 @@ func (p *poll) once(ctx context.Context) {
 			p.hurry = minHurry
 		}
 		if changed {
-			select { // the requested change has arrived
+			select { // the requested change is there
 			case <-c.hurry:
 			default:
 			}
@@ -81,7 +81,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ask asks the member for changes. pauses is how long the member asks the Client to wait.
+// ask asks the member for changes. pauses is the wait that the member requests.
 func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err error) {
 	c := p.c
 	wait := time.Duration(0)
@@ -126,8 +126,8 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 	return true, pauses, nil
 }
 
-// read returns a member's answer, or nil if there is no change. at is when the member last heard
-// from the store.
+// read returns a member's answer, or nil if there is no change. at is the time of the member's
+// news.
 func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration,
 	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)

@@ -13,16 +13,17 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// forwarded is the header of a request that a member has forwarded.
-const forwarded = "Tenure-Forwarded"
+// Forwarded is the header of a request that a member has forwarded.
+const Forwarded = "Tenure-Forwarded"
 
-// These are the types of the problem documents (RFC 9457) in a Handler's answers.
+// These are the types of the problem documents (RFC 9457) in a Handler's answers. The document
+// of ProblemOwner also names the owner's node and token, and its address if it publishes one.
 const (
-	problemOwner       = "urn:tenure:route:owner"       // 421
-	problemUnowned     = "urn:tenure:route:unowned"     // 503
-	problemUnreachable = "urn:tenure:route:unreachable" // 503: no connection to the owner
-	problemLost        = "urn:tenure:route:lost"        // 502
-	problemInvalid     = "urn:tenure:route:invalid"     // 400
+	ProblemOwner       = "urn:tenure:route:owner"       // 421
+	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
+	ProblemUnreachable = "urn:tenure:route:unreachable" // 503: the owner could not be connected to
+	ProblemLost        = "urn:tenure:route:lost"        // 502
+	ProblemInvalid     = "urn:tenure:route:invalid"     // 400
 )
 
 // retryAfter is the Retry-After of a 503, in seconds. Most hand-overs take less.
@@ -35,25 +36,24 @@ func answer(w http.ResponseWriter, d problem.Document) {
 	d.Write(w)
 }
 
-// Refuse answers a request as a Handler does if the shard has no owner. The answer means that
-// nothing was done, and clients try again. The application's handler calls Refuse if the lease ends
-// as the request arrives, or if a Slice refuses the request's key.
+// Refuse answers a request as a Handler does if the shard has no owner. Nothing was done, and
+// clients try again. The application's handler calls it if the lease ends as the request arrives,
+// or if a Slice refuses the request's key.
 func Refuse(w http.ResponseWriter, shard string) {
-	answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
+	answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
 // readProblem returns the document of a response with which a Handler has refused a request, or
-// nil. Other responses, even those with the same statuses, come from the application, and
-// readProblem does not read them. It omits Shard, Node and Address if they are not valid, and
-// quotes Title and Detail.
+// nil. Other responses, even those with the same statuses, are the application's, and are left
+// unread. It omits Shard, Node and Address if they are not valid. It quotes Title and Detail.
 func readProblem(r *http.Response) *problem.Document {
 	switch r.StatusCode {
 	case http.StatusMisdirectedRequest, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusBadRequest:
 	default:
 		return nil
 	}
-	p, err := problem.Read(r, problemOwner, problemUnowned, problemUnreachable, problemLost, problemInvalid)
+	p, err := problem.Read(r, ProblemOwner, ProblemUnowned, ProblemUnreachable, ProblemLost, ProblemInvalid)
 	if p == nil || err != nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func readProblem(r *http.Response) *problem.Document {
 	if driver.CheckNode(p.Node) != nil {
 		p.Node = ""
 	}
-	if _, err := checkAddress(p.Address); err != nil {
+	if _, err := CheckAddress(p.Address); err != nil {
 		p.Address = ""
 	}
 	p.Status, p.Detail, p.Title = r.StatusCode, fmt.Sprintf("%.500q", p.Detail), fmt.Sprintf("%.200q", p.Title)
@@ -73,9 +73,9 @@ func readProblem(r *http.Response) *problem.Document {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// checkAddress parses a member's address. An address consists of the scheme http or https, a
+// CheckAddress parses a member's address. An address consists of the scheme http or https, a
 // host, and optionally a port. The error matches core.ErrInvalid.
-func checkAddress(address string) (*url.URL, error) {
+func CheckAddress(address string) (*url.URL, error) {
 	bad := func(why string) (*url.URL, error) {
 		return nil, fmt.Errorf("tenure: %w: address %.100q %s: write it as http://host:port or https://host:port", core.ErrInvalid,
 			address, why)

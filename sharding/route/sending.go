@@ -19,8 +19,8 @@ type sending struct {
 	key     string
 	first   *http.Request
 	attempt int
-	sent    bool     // a RoundTripper got the request
-	named   *url.URL // address that an answer named; nil: the map decides
+	sent    bool     // a RoundTripper had it
+	named   *url.URL // by an answer; nil: the map decides
 	follows int
 
 	token   core.Token // of the owner that was tried last
@@ -28,14 +28,14 @@ type sending struct {
 	wait    time.Duration
 }
 
-// end closes the body of a request that no RoundTripper got.
+// end closes the body of a request that no RoundTripper had.
 func (s *sending) end() {
 	if !s.sent && s.first.Body != nil {
 		_ = s.first.Body.Close() // nothing was sent
 	}
 }
 
-// try sends the request once. undone reports whether nothing was done and another attempt may
+// try sends the request once. undone reports that nothing was done, and that another attempt may
 // succeed.
 func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	c, ctx := s.c, s.first.Context()
@@ -76,15 +76,15 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	switch {
 	case p == nil:
 		return resp, false, nil
-	case p.Type == problemOwner:
-		next, err := checkAddress(p.Address)
+	case p.Type == ProblemOwner:
+		next, err := CheckAddress(p.Address)
 		if err != nil || !c.allowed(next) {
 			return resp, false, nil
 		}
 		c.table.learn(p, next, to)
 		c.Refresh()
 		if p.Token < s.token {
-			break // that owner is a former owner, and may be about to stop
+			break // that owner is an earlier one, and may be about to stop
 		}
 		s.named = next
 		if s.follows++; s.follows <= followAtOnce {
@@ -126,7 +126,7 @@ func (s *sending) pause() error {
 		}
 		owner, _, changed, err := s.c.table.find(s.key)
 		if s.changed = changed; err == nil && owner.Token != s.token {
-			s.named = nil // the named address is older than the map
+			s.named = nil // it is older than the map
 			return ctx.Err()
 		}
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	maxLearnt  = 10_000           // owners that answers named and that are not in the map
-	learntLife = 10 * time.Second // after this time, the map decides again
+	maxLearnt  = 10_000           // owners that answers named and the map lacks
+	learntLife = 10 * time.Second // after it the map decides again
 	maxOwners  = keyspace.MaxShards
 )
 
@@ -30,17 +30,17 @@ type table struct {
 	version  string // the known version; empty: request the whole map
 	keyspace sharding.Keyspace
 	from     []uint64 // ascending, the first is 0
-	names    []string // of the shards that serve from that hash to the next
+	names    []string // of the shards that serve from there to the next
 	shards   map[string]ownedJSON
 	members  map[string]peer
 	learnt   map[string]learnt
 	changed  chan struct{} // closed when a field above changes
-	at       time.Time     // when the member that last confirmed the map heard from the store
+	at       time.Time     // of the news of the member that last confirmed it
 }
 
 type peer struct {
 	addresses map[string]string
-	url       *url.URL // nil: the owner publishes no address, or an invalid one
+	url       *url.URL // nil: it publishes none, or an invalid one
 }
 
 // learnt is an owner that an answer named.
@@ -50,8 +50,8 @@ type learnt struct {
 	at    time.Time
 }
 
-// find returns the owner of a key, the owner's address, and a channel that is closed when the map
-// changes. The address is nil if the owner publishes none. The error matches sharding.ErrNoOwner.
+// find returns the owner of a key, its address, or nil if it publishes none, and a channel that is
+// closed when the map changes. The error matches sharding.ErrNoOwner.
 func (t *table) find(key string) (owner sharding.Route, to *url.URL, changed <-chan struct{}, err error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -75,27 +75,26 @@ func (t *table) find(key string) (owner sharding.Route, to *url.URL, changed <-c
 	return owner, m.url, t.changed, nil
 }
 
-// age returns how long ago the member that last confirmed the map heard from the store, and whether
-// any member has confirmed it.
+// age returns the age of the news of the member that last confirmed the map, and whether one did.
 func (t *table) age() (time.Duration, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return time.Since(t.at), !t.at.IsZero()
 }
 
-// confirm records that a member has the same map and heard from the store at the given time.
+// confirm records that a member has the same map, according to news from that time.
 func (t *table) confirm(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at = at
 }
 
-// learn records an owner that a member named after the member at from had refused a request.
+// learn records an owner that a member named, after the member at from refused.
 func (t *table) learn(p *problem.Document, to, from *url.URL) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l, ok := t.learnt[p.Shard]; ok && *l.url == *from {
-		delete(t.learnt, p.Shard) // the named member was not the owner
+		delete(t.learnt, p.Shard) // it was not the owner
 	}
 	x, ok := t.shards[p.Shard]
 	if !ok || p.Token <= x.Token || p.Token <= t.learnt[p.Shard].owner.Token {
@@ -108,7 +107,7 @@ func (t *table) learn(p *problem.Document, to, from *url.URL) {
 	t.learnt[p.Shard] = learnt{owner, to, time.Now()}
 }
 
-// apply applies an answer to a request for the changes after the known version. If apply fails, the
+// apply applies an answer to a request for the changes after the known version. If it fails, the
 // map does not change.
 func (t *table) apply(a *ownersJSON, at time.Time) error {
 	bad := func(format string, args ...any) error {
@@ -158,7 +157,7 @@ func (t *table) apply(a *ownersJSON, at time.Time) error {
 		t.members = make(map[string]peer, len(a.Members))
 		for node, addresses := range a.Members {
 			m := peer{addresses: addresses}
-			if u, err := checkAddress(addresses[t.key]); err == nil {
+			if u, err := CheckAddress(addresses[t.key]); err == nil {
 				m.url = u
 			}
 			t.members[node] = m
@@ -214,7 +213,7 @@ func (t *table) asked() string {
 	return t.version
 }
 
-// forget makes the next request ask for the whole map.
+// forget makes the next request one for the whole map.
 func (t *table) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // TransportOptions are the options of a Transport.
 type TransportOptions struct {
 	// Allow reports whether the request, with its header and body, may be sent to an address that
-	// an answer names. Allow is required, because an untrusted server could otherwise have
-	// credentials sent to any address.
+	// an answer names. Required, because an untrusted server could otherwise have credentials
+	// sent anywhere.
 	Allow func(u *url.URL) bool
 	// Base sends the requests. Default http.DefaultTransport.
 	Base http.RoundTripper
@@ -27,10 +27,10 @@ type TransportOptions struct {
 }
 
 // Transport is an http.RoundTripper that sends a request again if a Handler refused it. It sends
-// the request to the owner that the answer names or, if the shard had no owner, tries again a
-// little later. It does so only if the answer states that nothing was done. It sends a body again
-// only if the request has GetBody, as requests from http.NewRequest have. It returns the answer of
-// the last attempt. A Transport is safe for concurrent use.
+// the request to the owner in the answer or, if the shard had none, a little later. It follows only
+// answers that say that nothing was done. It sends a body again only if the request has GetBody, as
+// requests of http.NewRequest have. It returns the answer of the last attempt. A Transport is safe
+// for concurrent use.
 type Transport struct{ o TransportOptions }
 
 // NewTransport returns a Transport. The error matches core.ErrInvalid.
@@ -98,8 +98,8 @@ func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.R
 		return nil, 0
 	}
 	next = first.Clone(first.Context())
-	if p.Type == problemOwner {
-		to, err := checkAddress(p.Address)
+	if p.Type == ProblemOwner {
+		to, err := CheckAddress(p.Address)
 		if err != nil || !t.o.Allow(to) {
 			return nil, 0
 		}
@@ -107,11 +107,11 @@ func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.R
 	} else {
 		wait = pause(resp, t.o.Wait)
 	}
-	_ = resp.Body.Close() // the body was read
+	_ = resp.Body.Close() // it was read
 	return next, wait
 }
 
-// direct sets the address to which a request goes.
+// direct sets the address that a request goes to.
 func direct(r *http.Request, to *url.URL) {
 	if r.Host == "" {
 		r.Host = r.URL.Host // the site of the request does not change
@@ -119,8 +119,7 @@ func direct(r *http.Request, to *url.URL) {
 	r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
 }
 
-// refusal returns the document of an answer if nothing was done, and nil otherwise. The answer
-// stays readable.
+// refusal returns the document of an answer if nothing was done, or nil. The answer stays readable.
 func refusal(resp *http.Response) *problem.Document {
 	if resp.StatusCode != http.StatusMisdirectedRequest && resp.StatusCode != http.StatusServiceUnavailable {
 		return nil
@@ -135,15 +134,15 @@ func refusal(resp *http.Response) *problem.Document {
 	p := readProblem(&seen)
 	switch {
 	case p == nil:
-	case p.Type == problemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
+	case p.Type == ProblemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
 		return p
-	case (p.Type == problemUnowned || p.Type == problemUnreachable) && resp.StatusCode == http.StatusServiceUnavailable:
+	case (p.Type == ProblemUnowned || p.Type == ProblemUnreachable) && resp.StatusCode == http.StatusServiceUnavailable:
 		return p
 	}
 	return nil
 }
 
-// rest returns a body of which a part has been read.
+// rest returns a body of which a part was read.
 func rest(read []byte, body io.ReadCloser) io.ReadCloser { return &remainder{read, body} }
 
 type remainder struct {

@@ -37,7 +37,7 @@ var (
 const (
 	keys   = 60
 	shards = 3
-	most   = 8 // number of shards from which on ranges are merged
+	most   = 8 // shards, from where on ranges are merged
 	every  = 5 // bookings of a key have an effect
 )
 
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 type setting struct {
 	Divide  bool // its assigner splits and merges
 	Seed    uint64
-	Items   int  // writes this many items, and books nothing
+	Items   int  // it writes so many, and books nothing
 	Honours bool // the provider of effects makes each once for each idempotency key
 }
 
@@ -168,7 +168,7 @@ func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lea
 
 func item(i int) string { return fmt.Sprintf("item-%d", i) }
 
-// fill writes the items of the shard's range, and reports that it has written them.
+// fill writes the items of the shard's range, and reports that.
 func fill(ctx context.Context, s *sharding.Slice, l *core.Lease, n int) error {
 	r, _ := s.Range()
 	var ops []core.Op
@@ -212,7 +212,7 @@ func book(l *core.Lease, paid *effect.Ledger, key string) error {
 			return err
 		}
 	}
-	if at.Count > 0 && at.Count%every == 0 { // before the next booking, so that no effect is forgotten
+	if at.Count > 0 && at.Count%every == 0 { // before the next booking, so that none is forgotten
 		if err := pay(l, paid, payment(key, at.Count)); err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (f *chaos) take(line string) {
 	var key string
 	var count int
 	if n, _ := fmt.Sscan(line, &key, &count); n != 2 {
-		return // the child was killed in the middle of a line
+		return // it was killed in the middle of a line
 	}
 	// A process that is stopped after a commit prints it late, so the order proves nothing.
 	if f.lines[line] {
@@ -280,7 +280,7 @@ func (f *chaos) take(line string) {
 }
 
 // TestDivide splits and merges ranges at random, while members are killed and stopped and the store
-// is stopped. No key has two owners, and no acknowledged entry is lost or doubled. In the end, the
+// is stopped. No key has two owners, and no acknowledged entry is lost or doubled. In the end the
 // plans are lost, and rebuilt from the notes of the shards.
 func TestDivide(t *testing.T) {
 	for _, p := range fleet.Places() {
@@ -303,7 +303,7 @@ func TestDivide(t *testing.T) {
 			}
 			b := f.Open()
 			made := f.disturb(b, enough)
-			f.LeaveAll() // the last members leave in order
+			f.LeaveAll() // the last ones go in order
 			f.repair(b)
 			for range 2 {
 				f.start(false)
@@ -317,7 +317,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// repair replaces the plans with an entry that no member understands, and rebuilds the plans.
+// repair replaces the plans by an entry that no member understands, and rebuilds them.
 func (f *chaos) repair(b core.Backend) {
 	o := &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}
 	if err := core.RunSingleton(f.Context(), b, "_assigner", func(ctx context.Context, l *core.Lease) error {
@@ -344,8 +344,8 @@ func (f *chaos) repair(b core.Backend) {
 	}
 }
 
-// disturb causes faults, each kind at least once, until enough splits and merges have been made. It
-// returns the number of splits and merges.
+// disturb makes faults, each kind at least once, until enough splits and merges were made, and
+// returns their number.
 func (f *chaos) disturb(b core.Backend, enough int) (made int) {
 	const patience = 300
 	kinds := f.Rand.Perm(4)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestLargeRange splits a range with more items than one commit holds, with the Take of
-// docs/sharding.md. The new shard has all items of its range.
+// docs/sharding.md. The new shard has all of them.
 func TestLargeRange(t *testing.T) {
 	for _, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {

@@ -52,8 +52,8 @@ func (d *splitter) Plan(c *sharding.Cluster) *sharding.Plan {
 }
 
 // TestRefused splits a range while 64 producers write. It measures how long the keys that go to the
-// new shard are refused, and how long writes of other ranges take. The figures in docs/sharding.md
-// come from a quiet machine. The limit here applies to any machine.
+// new shard are refused, and how long writes of other ranges take. The figures are for
+// docs/sharding.md, from a quiet machine. The limit here is for any machine.
 func TestRefused(t *testing.T) {
 	for i, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -75,8 +75,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// member returns a member of a keyspace, which serves all ranges when member returns, and ends with
-// the test.
+// member is a member of a keyspace that is joined at the end of the test; it serves all ranges when it is returned.
 func member(
 	t *testing.T, b core.Backend, o *core.Options, d sharding.Assigner, take sharding.Take,
 ) (m *sharding.Manager, open *served) {
@@ -98,7 +97,7 @@ func member(
 		return nil
 	}, &sharding.Options{
 		Keyspace: sharding.Keyspace{Name: "k", Shards: begun}, Assigner: d, Interval: 100 * time.Millisecond, LeaveBudget: 10 * time.Second,
-		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }, // plan in each interval
+		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }, // so that it plans in each interval
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +162,7 @@ type load struct {
 
 	mu   sync.Mutex
 	took []time.Duration // of writes to ranges that are not split
-	key  string          // the watched key
+	key  string          // that is watched
 }
 
 func (l *load) produce() {
@@ -229,7 +228,7 @@ func (l *load) refusal(t *testing.T) time.Duration {
 			first = time.Now()
 		case ok && !first.IsZero():
 			return time.Since(first)
-		case ok && shard != before: // the change was faster than the polling
+		case ok && shard != before: // it went faster than we look
 			return 0
 		}
 	}

@@ -28,13 +28,13 @@ import (
 
 const secret = "0123456789abcdef0123456789abcdef"
 
-// described is a running sidecar, and the file that describes its API.
+// described is a running sidecar, and the file that describes it.
 type described struct {
 	*testing.T
 	doc    *openapi3.T
 	router routers.Router
 	base   string
-	// answered has the operations, with the status of each answer that matched its description.
+	// answered are the operations with the status of each answer that was as described.
 	answered map[string]bool
 }
 
@@ -66,8 +66,8 @@ func memoryBackend(t *testing.T, store *memory.Store, link *kvfault.Link) core.B
 	return b
 }
 
-// beside is another sidecar. Its answers count together with the answers of d. The link to its
-// store may be nil.
+// beside is another sidecar, whose answers count with those of d. The link to its store may
+// be nil.
 func (d *described) beside(ln net.Listener, store *memory.Store, link *kvfault.Link, o *sidecar.Options) *described {
 	d.Helper()
 	return d.besideOn(ln, memoryBackend(d.T, store, link), o)
@@ -111,7 +111,7 @@ func (d *described) besideOn(ln net.Listener, b core.Backend, o *sidecar.Options
 	return x
 }
 
-// conn is a connection for a single request, so closing it ends a stream.
+// conn is one connection for one request, so that closing it ends a stream.
 func (d *described) send(method, path, token, body string) (*http.Request, *http.Response) {
 	d.Helper()
 	r, err := http.NewRequest(method, d.base+path, strings.NewReader(body))
@@ -131,7 +131,7 @@ func (d *described) send(method, path, token, body string) (*http.Request, *http
 	return r, resp
 }
 
-// input returns a request in the validator's form.
+// input is a request as the validator takes it.
 func (d *described) input(r *http.Request) *openapi3filter.RequestValidationInput {
 	d.Helper()
 	route, params, err := d.router.FindRoute(r)
@@ -142,8 +142,8 @@ func (d *described) input(r *http.Request) *openapi3filter.RequestValidationInpu
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 }
 
-// call sends a request, and checks that the file describes the answer. The file must also reject
-// the request if and only if the answer reports a bad request.
+// call sends a request, and checks that the file describes its answer, and calls the
+// request bad exactly if the answer does.
 func (d *described) call(status int, method, path, body string) string {
 	d.Helper()
 	return d.callAs(secret, status, method, path, body)
@@ -179,8 +179,8 @@ func (d *described) check(in *openapi3filter.RequestValidationInput, resp *http.
 	d.answered[fmt.Sprint(op.OperationID, " ", resp.StatusCode)] = true
 }
 
-// stream begins a stream, and returns a function that reads the next event. Each event must match
-// the file.
+// stream begins a stream, and returns the function that reads its next event, which must
+// be as the file describes it.
 func (d *described) stream(method, path string) (next func() map[string]any) {
 	d.Helper()
 	r, resp := d.send(method, path, secret, "")
@@ -214,7 +214,7 @@ func (d *described) stream(method, path string) (next func() map[string]any) {
 	}
 }
 
-// TestRoutes: the file describes exactly the served routes.
+// TestRoutes: the file describes the routes that are served, and no others.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
@@ -236,7 +236,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestDescribed: every operation, its answers and their states match the file.
+// TestDescribed: every operation, its answers and their states are as the file says.
 func TestDescribed(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
@@ -318,7 +318,7 @@ func TestDescribed(t *testing.T) {
 	d.complete(func(status string) bool { return !slices.Contains([]string{"500", "503", "504"}, status) })
 }
 
-// effects makes effects in all states.
+// effects has effects in all states.
 func (d *described) effects(lease string, body func(string) string) {
 	d.Helper()
 	post := func(status int, what, text string) (out struct{ Attempt, Doubt string }) {
@@ -370,7 +370,7 @@ func (d *described) effects(lease string, body func(string) string) {
 	waits.call(409, "GET", fmt.Sprint("/v1/leases/", waiting["lease"], "/effects"), "")
 }
 
-// locks takes a lock that other clients want.
+// locks takes a lock, which others want.
 func (d *described) locks() {
 	d.Helper()
 	next := d.stream("POST", "/v1/locks/order-17")
@@ -395,7 +395,7 @@ func (d *described) locks() {
 	}
 }
 
-// lead contends for a shard until the client holds it.
+// lead contends for a shard until it is held.
 func (d *described) lead(shard string) (lease, token string, next func() map[string]any) {
 	d.Helper()
 	next = d.stream("POST", "/v1/shards/"+shard+"/lease")
@@ -420,7 +420,7 @@ func (d *described) complete(which func(status string) bool) {
 	}
 }
 
-// TestControl: the test finds an answer that the file does not describe.
+// TestControl: an answer that the file does not describe is found.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A unit is the settings in a unit file of systemd.
+// A unit has the settings of a file for systemd.
 type unit struct {
 	*testing.T
 	text     string
@@ -55,7 +55,7 @@ func (u unit) seconds(name string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// verify makes systemd check a unit. The unit's program is not installed here.
+// verify has systemd read a unit, whose program is not installed here.
 func verify(t *testing.T, name, text string) string {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -75,7 +75,7 @@ func verify(t *testing.T, name, text string) string {
 	return string(out)
 }
 
-// TestUnits: systemd reports nothing about the units, and finds a planted mistake.
+// TestUnits: systemd finds nothing to say of the units, and finds a mistake.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	for name, u := range units(t) {
@@ -88,7 +88,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// exposure returns how much of the system a unit can reach, from 0 to 10, as systemd counts it.
+// exposure is how much of the system a unit can reach, from 0 to 10, by systemd's own count.
 func exposure(t *testing.T, name, text string) float64 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -106,8 +106,8 @@ func exposure(t *testing.T, name, text string) float64 {
 	return n
 }
 
-// TestExposure: the units can reach no more of the system than they need. Without the filter of
-// system calls, or without any protection, they could reach more.
+// TestExposure: the units reach no more than they need; without the filter of system calls,
+// and without all of it, they would.
 func TestExposure(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// open migrates a separate database and opens a namespace in it.
+// open migrates a database of the test's own and opens a namespace in it.
 func open(t testing.TB, dsn servers.DSN, o Options) *Backend {
 	t.Helper()
 	o.Create, o.Migrate = true, true
@@ -53,8 +53,8 @@ func BenchmarkTail(b *testing.B) {
 	sqlfault.BenchmarkTail(b, open(b, dsn, Options{}), open(b, dsn, Options{}))
 }
 
-// BenchmarkHeartbeatTable reports the size of the table after 40,000 heartbeats of 200 members, on
-// a server that does not wait for its disk.
+// BenchmarkHeartbeatTable reports what 40,000 heartbeats of 200 members leave in the table, on a
+// server that does not wait for its disk.
 func BenchmarkHeartbeatTable(b *testing.B) {
 	server := servers.New(b, servers.MariaDB, &servers.Options{NoSync: true})
 	for b.Loop() {
@@ -62,8 +62,8 @@ func BenchmarkHeartbeatTable(b *testing.B) {
 	}
 }
 
-// BenchmarkLeaseRow is the baseline in plain SQL: one statement for each lease taken, and one
-// transaction for each entry appended under a lock of the lease's row.
+// BenchmarkLeaseRow is the plain SQL baseline: one statement per lease taken, and
+// one transaction per entry appended under a lock of the lease's row.
 func BenchmarkLeaseRow(b *testing.B) {
 	db := setup.DB(b, pool.Get(b, servers.MariaDB, nil).Database(b))
 	db.SetMaxOpenConns(16)

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// connections holds the connections for one purpose. One call at a time uses each connection, and
-// statements are prepared once on it. COMMIT is sent as a statement, because a Commit of
+// connections holds the connections for one purpose. One call at a time uses each, with
+// statements prepared once on it. COMMIT is sent as a statement, because a Commit of
 // database/sql cannot be cancelled. It is safe for concurrent use.
 type connections struct {
 	db        *sql.DB
@@ -111,14 +111,14 @@ func (p *connections) release(l *connection) {
 	<-p.slots
 }
 
-// drop closes a connection, and so ends the statement that runs on it.
+// drop closes a connection, and ends what runs on it.
 func (p *connections) drop(l *connection) {
 	l.close()
 	<-p.slots
 }
 
-// close closes the connection permanently, because the pool would otherwise hand it out again. An
-// error here means that the connection is already closed.
+// close closes the connection permanently, because the pool would hand it out again. An error
+// here means that it is already closed.
 func (l *connection) close() {
 	_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	_ = l.prep.Close()
@@ -131,8 +131,8 @@ func (p *connections) close() error {
 	return p.db.Close()
 }
 
-// doubt closes the kept connections after a call without an answer. The cause often affects other
-// connections too, and each of these would cost a call.
+// doubt closes the kept connections after a call without an answer. Whatever silenced one
+// connection has often silenced others, and each would cost a call.
 func (p *connections) doubt() {
 	p.mu.Lock()
 	idle := slices.Clone(p.idle)
@@ -143,9 +143,9 @@ func (p *connections) doubt() {
 	}
 }
 
-// with runs do on a connection. If do fails because a kept connection had ended, with runs do again
-// on another connection. Therefore, do must be safe to repeat after this failure. with drops a
-// connection on which something failed.
+// with runs do on a connection. If do fails because a kept connection had ended, with runs do
+// again on another. So do must be safe to repeat after such a failure. with drops a connection
+// on which something failed.
 func (p *connections) with(ctx context.Context, do func(l *connection) (keep bool, err error)) error {
 	for {
 		l, err := p.acquire(ctx)

@@ -19,19 +19,19 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// smallestPacket is the size of the longest statement that the server must accept. It covers the
+// smallestPacket is the size of statement that the server must accept at least. It covers the
 // keys and values of a write (1 MiB), with ample room for the rest of the statement.
 const smallestPacket = 4 << 20
 
-// If a DSN lacks its "@" or its "/", the driver mistakes a part of the password for the network or
-// the database. Therefore, no error quotes their names.
+// If a DSN lacks its "@" or its "/", the driver mistakes a part of the password for the network
+// or the database. So no error quotes their names.
 var (
 	database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
 	network  = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
 )
 
-// parse reads the DSN and adds the settings on which the backend relies. It refuses a DSN with
-// which credentials or leases would be sent in the clear.
+// parse reads the DSN and sets what the backend relies on. It refuses a DSN with which credentials
+// or leases would be sent in the clear.
 func parse(dsn string, o *Options) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || !network.MatchString(cfg.Net) {
@@ -82,8 +82,8 @@ func loopback(cfg *mysql.Config) bool {
 func tables(cfg *mysql.Config, o *Options) string { return "`" + cfg.DBName + "`." + o.TablePrefix }
 
 // Migrate creates the tables, or brings them up to date, as the user in dsn. It changes nothing if
-// they are up to date, and refuses tables that are newer than this program. If Migrate was
-// interrupted, it can be repeated. Grant rights to the run-time user afterwards.
+// they are up to date, and refuses tables newer than this program knows. If it was interrupted, it
+// can be repeated. Grant rights to the run-time user afterwards.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -102,8 +102,7 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 // server describes the server of a connection.
 type server struct{ mariadb, certifies bool }
 
-// settings returns the statements that each connection runs first, whatever the server's defaults
-// are.
+// settings returns the statements that each connection runs first, whatever the server's defaults.
 func (s server) settings() []string {
 	list := []string{"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0"}
 	if s.certifies { // a node waits until it has the commits that another node acknowledged
@@ -112,8 +111,7 @@ func (s server) settings() []string {
 	return list
 }
 
-// prepareDatabase verifies that the server and the tables can be used, and migrates if
-// Options.Migrate allows it.
+// prepareDatabase verifies that the server and the tables can be used, and migrates if it may.
 func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (on server, err error) {
 	c := cfg.Clone()
 	c.MultiStatements = true // migrations have many statements
@@ -269,8 +267,8 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 }
 
 // claimMigration lets one process of a cluster migrate. It uses a table, because migrate's lock
-// covers only one node. If two nodes of MariaDB create a view at the same time, one hangs. If a
-// claim is a minute old, its process has died.
+// covers only one node. If two nodes of MariaDB create a view at the same time, one hangs. A
+// claim that is a minute old belongs to a process that died.
 func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables string) error {
 	for {
 		_, err := conn.ExecContext(ctx, "CREATE TABLE "+prefix+"migration (id INT PRIMARY KEY) ENGINE = InnoDB")

@@ -19,8 +19,8 @@ import (
 
 var roundsFlag = flag.Int("rounds", 3, "how often TestReadsSurviveKill kills its server")
 
-// unflushed is a server on which a test can commit without a flush, as InnoDB does before it
-// flushes its log. Every reader sees the commit, and a crash loses it.
+// unflushed is a server on which a test can commit as InnoDB does before its log is flushed: every
+// reader sees the commit, and a crash takes it back.
 type unflushed struct {
 	*servers.Server
 	dsn servers.DSN
@@ -276,9 +276,8 @@ func TestReadIsDurable(t *testing.T) {
 	}
 }
 
-// TestHeartbeatTakenBack: if a heartbeat's version was seen, and a crash lost it, no later
-// heartbeat has this version. A repeated version would look like silence, and the session could be
-// evicted.
+// TestHeartbeatTakenBack: if a heartbeat's version was seen, and a crash took it back, it does not
+// come again. It would look like silence, and the session could be evicted.
 func TestHeartbeatTakenBack(t *testing.T) {
 	t.Parallel()
 	u := newUnflushed(t)
@@ -394,10 +393,9 @@ func TestBarriers(t *testing.T) {
 	}
 }
 
-// TestReadsSurviveKill kills the server while many processes commit and others read. Data that a
-// reader saw must exist when the server is back. Without barriers, the test fails in most rounds if
-// a flush takes 60 ms, and in few rounds on a fast disk. TestReadIsDurable does not depend on
-// chance.
+// TestReadsSurviveKill kills the server while many processes commit and others read: data that a
+// reader saw is there when the server is back. Without barriers it fails in most rounds if a flush
+// takes 60 ms, and in few on a fast disk. TestReadIsDurable needs no luck.
 func TestReadsSurviveKill(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
@@ -423,7 +421,7 @@ func TestReadsSurviveKill(t *testing.T) {
 	}
 }
 
-// sight is the state of a namespace that a reader saw.
+// sight is what a reader saw of a namespace.
 type sight struct {
 	token driver.Token // the highest
 	heads map[driver.ShardID]driver.Seq
@@ -467,7 +465,7 @@ func shown(t *testing.T, b driver.Backend) sight {
 	return s
 }
 
-// readUntilKilled returns the commits of writers that readers saw until the server was killed.
+// readUntilKilled returns what readers saw of writers, until the server was killed.
 func readUntilKilled(t *testing.T, server *servers.Server, dsn servers.DSN, namespace string) sight {
 	const writers, enough = 24, 100
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

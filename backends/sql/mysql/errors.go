@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Error numbers of the server that are treated specially.
+// Error numbers of the server that need special treatment.
 const (
 	errTableExists     = 1050
 	errNoTable         = 1146
@@ -33,7 +33,7 @@ func number(err error) uint16 {
 	return 0
 }
 
-// explain returns a remedy for a server's error.
+// explain returns what to change about a server's error.
 func explain(err error) string {
 	switch number(err) {
 	case errDeadlock:

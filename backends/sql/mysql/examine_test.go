@@ -39,8 +39,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting with which a crash loses writes has a remedy, and no other setting has
-// one.
+// TestExamined: each setting with which a crash loses writes has a remedy, and no other has.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	good := examined{user: "app@%", doublewrite: "1", flush: 1}

@@ -94,7 +94,7 @@ func TestPageBytes(t *testing.T) {
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestReadOnly: on a read-only server, nothing is granted or committed, no session is lost, and
+// TestReadOnly: on a read-only server nothing is granted or committed, no session is lost, and
 // everything can be read.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
@@ -213,8 +213,7 @@ ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, d
 	})
 }
 
-// TestTooSlow: a call ends with its context although another transaction holds a lock, and
-// heartbeats continue.
+// TestTooSlow: a call ends with its context although a lock is taken, and heartbeats continue.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -312,7 +311,7 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, b, b, calls)
 }
 
-// TestHeartbeatTable sends heartbeats for 200 members, and checks the size of the table afterwards.
+// TestHeartbeatTable beats for 200 members and checks what is left in the table.
 func TestHeartbeatTable(t *testing.T) {
 	t.Parallel()
 	pages := heartbeats(t, pool.Get(t, servers.MariaDB, nil).Database(t), 200, 20)
@@ -322,8 +321,7 @@ func TestHeartbeatTable(t *testing.T) {
 	}
 }
 
-// heartbeats sends the heartbeats, and returns the number of the table's pages, of 16 KiB,
-// afterwards.
+// heartbeats returns the pages, of 16 KiB, of the table afterwards.
 func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int) {
 	sqlfault.Heartbeats(t, open(t, dsn, Options{}), members, rounds)
 	db := setup.DB(t, dsn)

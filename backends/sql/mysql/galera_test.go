@@ -46,8 +46,7 @@ func newGalera(t *testing.T, nodes int, config ...string) *galera {
 		t.Cleanup(func() { b.Close() })
 		g.backend = append(g.backend, b)
 	}
-	// The first node's writes begin while the node is behind, as if they had begun before it fell
-	// behind.
+	// The first node's writes begin while it is behind, as if they had begun before.
 	l, err := g.backend[0].my.data.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +86,8 @@ func (g *galera) lag() (end func()) {
 	}
 }
 
-// behind runs a call through the first node while that node is behind, until the call ends or has
-// certainly begun.
+// behind runs a call through the first node while that is behind, until the call ends or certainly
+// runs.
 func (g *galera) behind(before func(), call func() error) error {
 	g.t.Helper()
 	end := g.lag()

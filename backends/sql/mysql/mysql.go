@@ -19,10 +19,10 @@ const buckets = 16
 //go:embed schema statements.sql
 var files embed.FS
 
-// Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend and is safe
-// for concurrent use. FenceTx works on any connection to the same server or cluster, whatever the
-// connection's default database. A transaction with a fence and the commits of the same shard wait
-// for each other.
+// Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend and is
+// safe for concurrent use. Its FenceTx works on any connection to the same server or cluster,
+// whatever its default database. A fence there and the commits of its shard wait for each
+// other.
 type Backend struct {
 	*engine.Backend
 	my *store
@@ -31,8 +31,8 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // Open opens the namespace in the database that dsn names, in the form of
-// github.com/go-sql-driver/mysql. ctx limits only the opening. o may be nil. An error says in one
-// line what to change.
+// github.com/go-sql-driver/mysql. The context limits the opening only. o may be nil. An error says
+// in one line what to change.
 func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -336,9 +336,9 @@ func TestServerID(t *testing.T) {
 
 var promotionsFlag = flag.Int("promotions", 2, "how often TestPromotions has two servers take over")
 
-// TestPromotions simulates takeovers by servers with another server_id and a replica's rows. The
-// first server lacks a grant, and no former fence is accepted there (F1, I2). The second lacks
-// everything that the first has, and its tokens are above the first server's (I2).
+// TestPromotions has takeovers by servers with another server_id and a replica's rows. The first
+// server lacks a grant, and no former fence passes there (F1, I2). The second lacks everything of
+// the first, and its tokens are above (I2).
 func TestPromotions(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
@@ -500,8 +500,7 @@ WHERE table_schema = database() AND table_type = 'BASE TABLE' AND row_format <> 
 	}
 }
 
-// TestPasswordGoexit: a function that ends its goroutine fails the connection, and no caller waits
-// for it forever.
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
 func TestPasswordGoexit(t *testing.T) {
 	t.Parallel()
 	b, err := Open(t.Context(), "u@tcp(127.0.0.1:1)/d", "app",

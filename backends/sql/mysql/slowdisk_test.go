@@ -13,8 +13,8 @@ import (
 
 var slowDiskFlag = sqlfault.SlowDiskFlag()
 
-// TestSlowDisk measures the cost of a heartbeat on a slow disk. InnoDB shows a commit, and frees
-// its locks, before the flush, so no heartbeat waits for the lock of another.
+// TestSlowDisk measures a heartbeat's cost on a slow disk. InnoDB shows a commit, and frees its
+// locks, before the flush, so no heartbeat waits for another's lock.
 func TestSlowDisk(t *testing.T) { setup.SlowDisk(t, slowDiskFlag) }
 
 // TestBeats has overlapping heartbeats.

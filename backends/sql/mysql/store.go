@@ -17,8 +17,8 @@ const (
 	// Connections besides those for the application's writes. On a slow disk, six heartbeats
 	// and a batch of each other kind are pending. They share a flush.
 	rosterConns = 8
-	// After overlapping heartbeats, their surplus connections are closed. If all connections are
-	// lost silently, each kept connection costs a heartbeat, and more than a few cost the lease.
+	// After overlapping heartbeats, their surplus connections are closed. If all connections
+	// are lost silently, each one kept costs a heartbeat, and more than a few cost the lease.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
@@ -108,8 +108,7 @@ func (s *store) again(call func() error) error {
 }
 
 // begin makes one attempt at a transaction. If another node's changes abort the transaction between
-// two statements, MariaDB may begin a new transaction without an error. The new transaction lacks
-// the savepoint.
+// two statements, MariaDB may begin a new one without an error. That one lacks the savepoint.
 func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *engine.Tx) error) error {
 	return on.with(ctx, func(l *connection) (bool, error) {
 		tx := engine.NewTx(l.prep, nil)

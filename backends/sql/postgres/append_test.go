@@ -120,7 +120,7 @@ func TestAppendAfterWait(t *testing.T) {
 }
 
 // TestBatchAfterWait: a batch that waited for a row, for less than its patience, decides by the row
-// that it then finds. The test has several rounds, because the batch may exhaust its patience.
+// that it then finds. There are several rounds, because it may run out of patience.
 func TestBatchAfterWait(t *testing.T) {
 	t.Parallel()
 	rounds := share.Of(t, "rounds", 20, 7)
@@ -159,8 +159,8 @@ func TestBatchAfterWait(t *testing.T) {
 	}
 }
 
-// TestAppendsShareACounter: one counter orders the entries of several shards. A follower gets all
-// concurrent commits of these shards, and each shard's commits in order.
+// TestAppendsShareACounter: a follower gets all concurrent commits of several shards whose entries
+// one counter orders, each shard's in order.
 func TestAppendsShareACounter(t *testing.T) {
 	t.Parallel()
 	const shards, commits = 4, 50
@@ -224,7 +224,7 @@ func TestAppendWithoutACounter(t *testing.T) {
 	}
 }
 
-// TestAppendWithoutRow: a commit to a shard without a row is refused, and inserts no row.
+// TestAppendWithoutRow: a commit to a shard whose row is gone is refused, and inserts none.
 func TestAppendWithoutRow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -249,8 +249,8 @@ func TestAppendWithoutRow(t *testing.T) {
 	}
 }
 
-// TestAppendsOfABatch: if one commit of a batch is refused, the others are still applied. Each
-// entry has its place among the entries of its bucket.
+// TestAppendsOfABatch: the refusal of one commit of a batch does not keep the others from being
+// applied, and entries have their places among those of their bucket.
 func TestAppendsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := open(t, pool.Get(t, servers.Postgres, nil).Database(t), Options{})

@@ -84,8 +84,8 @@ func TestLockedRow(t *testing.T) {
 	}
 }
 
-// TestBatchBesideFence: a transaction that has checked a lease neither delays a write of a batch
-// nor makes the batch skip the write.
+// TestBatchBesideFence: a transaction with a checked lease neither delays a write of a batch nor
+// makes the batch skip it.
 func TestBatchBesideFence(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)

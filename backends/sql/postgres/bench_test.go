@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// open migrates a separate database and opens a namespace in it.
+// open migrates a database of the test's own and opens a namespace in it.
 func open(t testing.TB, dsn servers.DSN, o Options) *Backend {
 	t.Helper()
 	o.Create, o.Migrate = true, true
@@ -68,8 +68,8 @@ func BenchmarkTail(b *testing.B) {
 	sqlfault.BenchmarkTail(b, open(b, dsn, Options{}), open(b, dsn, Options{}))
 }
 
-// BenchmarkHeartbeatTable reports the size of the table after 40,000 heartbeats of 200 members, on
-// a server that does not wait for its disk.
+// BenchmarkHeartbeatTable reports what 40,000 heartbeats of 200 members leave in the table, on a
+// server that does not wait for its disk.
 func BenchmarkHeartbeatTable(b *testing.B) {
 	server := servers.New(b, servers.Postgres, &servers.Options{NoSync: true})
 	for b.Loop() {
@@ -79,8 +79,8 @@ func BenchmarkHeartbeatTable(b *testing.B) {
 	}
 }
 
-// BenchmarkLeaseRow is the baseline in plain SQL: one transaction for each lease renewed, and one
-// for each entry appended under a lock of the lease's row.
+// BenchmarkLeaseRow is the plain SQL baseline: one transaction per lease renewed,
+// and one per entry appended under a lock of the lease's row.
 func BenchmarkLeaseRow(b *testing.B) {
 	db := setup.DB(b, pool.Get(b, servers.Postgres, nil).Database(b))
 	db.SetMaxOpenConns(16)

@@ -104,8 +104,8 @@ func checkEscapes(dsn string) error {
 }
 
 // With lockLimits, the server ends the transaction of a process that is suspended or that the
-// network no longer reaches, and so frees its locks. It ends the transaction within 4 s, even in
-// the middle of a batch, where the session is not idle.
+// network no longer reaches, and so frees its locks. It does so within 4 s, even in the middle
+// of a batch, where the session is not idle.
 var lockLimits = map[string]string{
 	"idle_in_transaction_session_timeout": strconv.FormatInt(idleLimit.Milliseconds(), 10),
 	"tcp_keepalives_idle":                 "1",
@@ -147,7 +147,7 @@ func loopback(host string) bool {
 }
 
 // Migrate creates the tables, or brings them up to date, as the role in dsn, which will own them.
-// It changes nothing if they are up to date, and refuses tables that are newer than this program.
+// It changes nothing if they are up to date, and refuses tables newer than this program knows.
 // Grant rights to the run-time role afterwards.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()
@@ -164,8 +164,8 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	return err
 }
 
-// prepareDatabase verifies that the server and the tables can be used, and migrates if
-// Options.Migrate allows it. It returns the server's version, as server_version_num.
+// prepareDatabase verifies that the server and the tables can be used, and migrates if it may. It
+// returns the server's version, as server_version_num.
 func prepareDatabase(ctx context.Context, cfg *pgxpool.Config, o *Options) (server int, err error) {
 	c := cfg.ConnConfig.Copy()
 	c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // migrations have many statements
@@ -282,7 +282,7 @@ func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
 const policies = `array_to_string(ARRAY(SELECT name FROM unnest(ARRAY['schema', 'namespaces', 'shards', 'items', 'logs', 'tails', 'probes',
   'rosters', 'nodes', 'members', 'beats', 'departures']) AS name WHERE row_security_active(to_regclass($1 || name)::oid)), ', ')`
 
-// policyRemedy states how to change these tables.
+// policyRemedy says what to change about such tables.
 const policyRemedy = "row level security hides rows from this role, and what is hidden looks like what never was: " +
 	"ALTER TABLE ... DISABLE ROW LEVEL SECURITY"
 

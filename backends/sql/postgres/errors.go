@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// advice states how to remedy a server's error, by SQLSTATE or its class.
+// advice says what to change about a server's error, by SQLSTATE or its class.
 var advice = map[string]string{
 	"40001": "the transaction could not be serialized",
 	"40P01": "the transaction was part of a deadlock",

@@ -60,8 +60,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting with which a crash loses writes has a remedy, and no other setting has
-// one.
+// TestExamined: each setting with which a crash loses writes has a remedy, and no other has.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	good := examined{role: "app", fsync: "on", pages: "on", synchronous: "on"}

@@ -31,7 +31,7 @@ func failovers(t *testing.T) int {
 const failoverTTL = 3 * time.Second
 
 // TestAsynchronousPromotion promotes a standby without the last grants and commits. Processes that
-// know nothing of these call first, and their holders later. No token is granted twice (I2), and
+// know nothing of these come first, and their holders later. No token is granted twice (I2), and
 // every member serves or halts.
 func TestAsynchronousPromotion(t *testing.T) {
 	t.Parallel()
@@ -48,8 +48,8 @@ func TestAsynchronousPromotion(t *testing.T) {
 	t.Logf("promotions: %+v", sum)
 }
 
-// TestAsynchronousPromotionUnnoticed is the control. Without an incarnation, a token is granted
-// twice.
+// TestAsynchronousPromotionUnnoticed is the control: without an incarnation a token
+// is granted twice.
 func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 	t.Parallel()
 	if r := newDrill(t, Options{NoIncarnation: true}).play(); r.repeated == 0 {
@@ -57,9 +57,9 @@ func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 	}
 }
 
-// TestFencesAfterPromotion promotes a standby that lacks a grant, so its records name the former
-// holder as the current one. From the first call on, neither the former holder's fences nor the
-// fences of the lost grant are accepted (F1, I2).
+// TestFencesAfterPromotion promotes a standby that lacks a grant. The standby takes the former
+// holder for the current one. From the first call on, neither the former holder's fences nor those
+// of the lost grant pass (F1, I2).
 func TestFencesAfterPromotion(t *testing.T) {
 	t.Parallel()
 	for i := range failovers(t) {
@@ -129,9 +129,9 @@ func TestFencesAfterPromotion(t *testing.T) {
 	}
 }
 
-// TestSecondPromotionFromOldest promotes one standby and then another, which followed only the
-// first primary. Each is used by processes that know nothing of the other. The tokens of the second
-// are above the tokens of the first (I2).
+// TestSecondPromotionFromOldest promotes one standby and then another, which followed the first
+// primary only. Processes that know nothing use each. The second one's tokens are above the first
+// one's (I2).
 func TestSecondPromotionFromOldest(t *testing.T) {
 	t.Parallel()
 	for i := range failovers(t) {
@@ -263,16 +263,20 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 		d.t.Fatal(err)
 	}
 	m := &drillMember{name: name}
-	hooks := core.Hooks{OnEvent: func(e core.Event) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		switch {
-		case e.Kind == core.LeaseGranted:
+	hooks := core.Hooks{
+		OnGrant: func(e core.LeaseEvent) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			d.grants[e.Fence] = true
-		case errors.Is(e.Err, core.ErrStoreLost):
-			d.lost[m] = true
-		}
-	}}
+		},
+		OnSession: func(e core.SessionEvent) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if errors.Is(e.Err, core.ErrStoreLost) {
+				d.lost[m] = true
+			}
+		},
+	}
 	m.Elector, err = core.NewElector(b, &core.Options{
 		Node: name, TTL: failoverTTL, Resync: 5 * failoverTTL, Hooks: hooks,
 	})
@@ -309,7 +313,7 @@ func (m *drillMember) contend(t *testing.T, shards ...string) {
 	}
 }
 
-// serves reports whether the member holds the shard and has committed.
+// serves reports whether the member holds the shard, and its commit was made.
 func (m *drillMember) serves(shard string) bool {
 	for _, l := range m.View().Leases {
 		if string(l.Fence.Shard) == shard && l.State == core.LeaseHeld {
@@ -340,8 +344,8 @@ func (d *drill) play() drillResult {
 
 	taker.contend(t, "moved", "new")
 	d.until("old-2 serves new", func() bool { return taker.serves("new") })
-	// On a busy machine, the call may fail temporarily. The member continues, and the test waits
-	// for the next owner.
+	// On a busy machine it may fail for the moment. The member continues, and the test waits for
+	// the next owner.
 	_ = giver.Withdraw(t.Context(), "moved")
 	d.until("old-2 serves moved", func() bool { return taker.serves("moved") })
 	stranger := d.start("old-3", first, second)
@@ -394,8 +398,7 @@ func (d *drill) play() drillResult {
 	return r
 }
 
-// agrees reports whether the member knows a live owner of each shard, and whether that owner holds
-// the shard.
+// agrees reports whether the member knows a live owner of each shard, and that one holds it.
 func (d *drill) agrees(m *drillMember, all []*drillMember, shards []string) bool {
 	v := m.View()
 	for _, s := range shards {

@@ -124,14 +124,14 @@ func TestStoppedTransaction(t *testing.T) {
 }
 
 // TestDeadlock causes a deadlock with a commit that waits for an item while it holds its shard's
-// row. The commit writes nothing, and returns an error that says so.
+// row. The commit writes nothing, and reports that.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
-	// A connection looks for a deadlock once, this long after it began to wait. By then, the other
-	// connection must wait too, even on a busy machine.
+	// A connection looks for a deadlock once, this long after it began to wait. By then the other
+	// one must wait too, even on a busy machine.
 	if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET deadlock_timeout = '8s'", dsn.Name())); err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +163,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestTooSlow: a call ends with its context although another transaction holds a lock, and leaves
-// nothing that waits.
+// TestTooSlow: a call ends with its context although a lock is taken, and leaves nothing that
+// waits.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -203,11 +203,10 @@ func TestTooSlow(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 }
 
-// TestHeartbeatsAreHOT sends heartbeats for many members, and checks the state of the table
-// afterwards.
+// TestHeartbeatsAreHOT beats for many members and checks what is left in the table.
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
-	// This is a separate server, because open transactions of other tests would keep old versions.
+	// A separate server, because other tests' open transactions would keep old versions.
 	server := servers.New(t, servers.Postgres, nil)
 	members := share.Of(t, "members", 200, 50)
 	pages, hot := heartbeats(t, server.Database(t), members, 60) // until the table has its size, some are not HOT
@@ -255,7 +254,7 @@ func TestIdleCost(t *testing.T) {
 }
 
 // unlimited lets transactions of this process be idle while a busy machine does not run it.
-// Otherwise, the server ends them, like the transactions of a suspended process.
+// Otherwise the server ends them, like those of a suspended process.
 func unlimited(t *testing.T, s *store) {
 	t.Helper()
 	for _, pool := range []*pgxpool.Pool{s.data, s.roster} {
@@ -395,7 +394,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// FuzzHeard hears any message of a role. The message wakes readers, or none.
+// FuzzHeard hears any message of a role. It wakes readers, or none.
 func FuzzHeard(f *testing.F) {
 	h := &link{self: "ME", of: "a/b"}
 	for _, message := range []string{"YOU.observers a/b", "YOU.tailers a/b", "YOU.watchers a/b", "YOU a/b", "ME a/b", "a/b", ". a/b", "YOU.observers", " a/b", "", "\x00 a/b"} {

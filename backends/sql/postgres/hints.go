@@ -58,7 +58,7 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Reade
 }
 
 // message returns "process.readers namespace". It omits the readers if the hint is for all of them,
-// and the namespace if the hint is for no namespace.
+// and the namespace if it is for none.
 func (l *link) message(to engine.Readers) string {
 	switch to &^ engine.Watchers {
 	case engine.Observers: // observers see heartbeats too

@@ -28,13 +28,12 @@ const (
 // the most.
 const patiences = 4
 
-// usualTimes limits the time for a connection, as a multiple of the time that the last connection
-// took.
+// usualTimes limits the time for a connection, as a multiple of the time that the last one took.
 const usualTimes = 8
 
-// hosts makes connections first ask the host that gave the last connection. Therefore, a process
-// waits for a silent host only once, not for each connection. Patience doubles with each attempt
-// until one succeeds, because the network may be slow. A hosts is safe for concurrent use.
+// hosts makes connections first ask the host that gave the last connection. So a silent host
+// costs a process its patience only once, not for each connection. Patience doubles with each
+// attempt until one succeeds, because the network may be slow. It is safe for concurrent use.
 type hosts struct {
 	patient bool // the DSN sets how long a host may take
 
@@ -114,7 +113,7 @@ func (h *hosts) rank(f *pgconn.FallbackConfig) int {
 	return 1
 }
 
-// gave records that a host provided a connection.
+// gave records that a host gave a connection.
 func (h *hosts) gave(host hostPort, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -64,8 +64,8 @@ func TestSilentHostIsLeft(t *testing.T) {
 	}
 }
 
-// TestHostFallsSilent: the host that all connections use falls silent, and the connections are
-// reset, as a firewall may do. Each of the pools waits for the silent host at most once.
+// TestHostFallsSilent: a host that all connections use falls silent, and they are reset, as a
+// firewall may do. Each of the pools finds that out at most once.
 func TestHostFallsSilent(t *testing.T) {
 	t.Parallel()
 	through, host := silentHost(t)
@@ -111,8 +111,8 @@ func TestHostFallsSilent(t *testing.T) {
 	}
 }
 
-// TestPatience: patience with a host doubles until a host gives a connection, and then follows that
-// connection's time. If the DSN sets a time-out, the time-out is the patience.
+// TestPatience: patience with a host doubles until one gives a connection, and then follows the
+// connection's time. If the DSN sets a time-out, that is the patience.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	const two = "postgres://u:p@a.example:5432,b.example:5433,a.example:5434/d?sslmode=verify-full"

@@ -17,8 +17,8 @@ import (
 )
 
 // TestConformanceIsolated cuts a primary off from its synchronous standby, which is promoted. From
-// then on, the primary extends no session, acknowledges no write, and shows nothing that the
-// standby lacks.
+// then on the primary extends no session, acknowledges no write, and shows nothing that the standby
+// lacks.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Postgres)

@@ -97,7 +97,7 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), fenceIdleTimeout/4)
 			changed := change(ctx, fence)
 			cancel()
-			// It is not a mistake if the server ended the idle transaction.
+			// If the server ended the idle transaction, nothing is wrong.
 			if err := fenced.Commit(); err == nil && changed == nil {
 				t.Errorf("a %s took effect before a transaction that had proven the lease committed", name)
 			}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestLostConnection: connections that are lost silently delay no process for long.
+// TestLostConnection: connections lost in silence delay no process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	setup.LostConnection(t, 6, 4*time.Second)

@@ -425,8 +425,7 @@ func TestTooFewConnections(t *testing.T) {
 	}
 }
 
-// TestPasswordGoexit: a function that ends its goroutine fails the connection, and no caller waits
-// for it forever.
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
 func TestPasswordGoexit(t *testing.T) {
 	t.Parallel()
 	b, err := Open(t.Context(), "postgres://u@127.0.0.1:1/d", "app",

@@ -14,7 +14,7 @@ const (
 	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog for
 	// changes without a notification, while something is under way.
 	defaultPollPeriod = 50 * time.Millisecond
-	// defaultIdlePollPeriod is the longest time between two looks while notifications arrive.
+	// defaultIdlePollPeriod is the longest such time while notifications arrive.
 	defaultIdlePollPeriod = 4 * time.Second
 	// polledIdlePeriod is the same without notifications.
 	polledIdlePeriod = 500 * time.Millisecond
@@ -42,8 +42,8 @@ type Options struct {
 	// separate step run by another role. It needs the right to create tables.
 	Migrate bool `json:"migrate" yaml:"migrate"`
 
-	// NewRoster asserts that no member of this namespace is running. With it, Tenure accepts a
-	// missing roster beside existing data.
+	// NewRoster asserts that no member of this namespace is running. Then Tenure
+	// accepts a missing roster beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
 	// PollPeriod limits how late another process's change may be reported if no notification

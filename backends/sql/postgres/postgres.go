@@ -28,9 +28,9 @@ const buckets = 16
 const fenceIdleTimeout = 5 * time.Second
 
 // incarnation tells one history of a server from another (I2). A promotion and a recovery to a
-// point in time begin a new timeline. Another server has another identifier. The function
-// pg_control_checkpoint is not sufficient, because it shows the timeline of the last checkpoint.
-// Right after a promotion, that is still the previous timeline.
+// point in time begin a new timeline. Another server has another identifier.
+// pg_control_checkpoint would not do, because it shows the timeline of the last checkpoint.
+// Right after a promotion, that is the previous one.
 const incarnation = "CASE WHEN pg_is_in_recovery() THEN '' ELSE " +
 	"(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 
@@ -47,8 +47,8 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database that dsn names, as a URL or as libpq keywords. ctx
-// limits only the opening. o may be nil. An error says in one line what to change.
+// Open opens the namespace in the database that dsn names, as a URL or as keywords of libpq.
+// The context limits the opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -100,20 +100,20 @@ func config(namespace string, o *Options, st *store, stmts *engine.Statements) e
 	}
 }
 
-// limitIdle lowers the idle time-out of its transaction to fenceIdleTimeout.
+// limitIdle lowers the time-out of the transaction it runs in to fenceIdleTimeout.
 func limitIdle() string {
 	return fmt.Sprintf(`SELECT set_config('idle_in_transaction_session_timeout', '%d', true)
 WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '%[1]d ms'`,
 		fenceIdleTimeout.Milliseconds())
 }
 
-// FenceTx checks a lease inside the caller's own transaction on the same database, with any driver
-// that supports $1. It locks the shard's row until that transaction ends, so that the transaction's
-// writes take effect if and only if the fence is the shard's current grant at the commit (F1).
-// Otherwise, the error is a *driver.FencedError with the current owner, and the caller must roll
-// back. ErrRetry means that the transaction cannot continue and may be tried again from its start.
-// Transactions that fence the same lease wait neither for each other nor for commits. The server
-// ends the transaction if it is idle for 5 s.
+// FenceTx checks a lease inside the caller's own transaction on the same database, with any
+// driver that supports $1. It locks the shard's row until that transaction ends. So the
+// transaction's writes take effect if and only if the fence is the shard's current grant at the
+// commit (F1). Otherwise, the error is a *driver.FencedError with the current owner, and the
+// caller must roll back. ErrRetry means that the transaction cannot continue and may be tried
+// again from its start. Fences of one lease wait neither for each other nor for commits. The
+// server ends the transaction if it idles for 5 s.
 func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)
@@ -124,7 +124,7 @@ func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) e
 	})
 }
 
-// FencePgx is like FenceTx, but for a pgx transaction.
+// FencePgx is FenceTx for a transaction of pgx.
 func (b *Backend) FencePgx(ctx context.Context, tx pgx.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRow(ctx, text, args...).Scan(dest...)

@@ -12,8 +12,8 @@ import (
 
 var slowDiskFlag = sqlfault.SlowDiskFlag()
 
-// TestSlowDisk: a heartbeat that overlaps another heartbeat of its session does not wait for the
-// other's flush. It costs two flushes, like any commit that begins during the flush of another.
+// TestSlowDisk: a heartbeat that overlaps another of its session does not wait for that one's
+// flush. It costs two flushes, like any commit that begins during another's flush.
 func TestSlowDisk(t *testing.T) { setup.SlowDisk(t, slowDiskFlag) }
 
 // TestBeats has overlapping heartbeats.

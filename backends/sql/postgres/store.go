@@ -19,7 +19,7 @@ const (
 	// lapse of trust.
 	rosterConns = 3
 	// rosterIdle is how many of these stay open without a call. If all are lost silently, each
-	// costs a heartbeat, and one more connection must be available.
+	// costs a heartbeat, and one more must be available.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
@@ -27,16 +27,15 @@ const (
 	// before its next use. A commit sent together with all its statements on an ended connection
 	// would have an unknown outcome.
 	pingAfter = 50 * time.Millisecond
-	// pingIdle is the same limit for the other connections, and for all while notifications arrive.
-	// A server that ended these connections would also have ended the listening connection.
+	// pingIdle is the same limit for the other connections, and for all while notifications
+	// arrive. A server that ended these connections would have ended the listening one too.
 	pingIdle = 10 * time.Second
 	// idleLimit ends the transaction of a process that was suspended in it.
 	idleLimit = 2 * time.Second
 	// transactionLimit ends any transaction except a migration, if the server can. idleLimit does
 	// not suffice, because a server that waits for the rest of a batch is not idle.
 	transactionLimit = 5 * time.Second
-	// transactionLimitVersion is the first server that can limit a transaction, as
-	// server_version_num.
+	// transactionLimitVersion is the first such server, as server_version_num.
 	transactionLimitVersion = 170000
 )
 
@@ -112,8 +111,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *en
 	return s, nil
 }
 
-// connector returns a function that makes connections in the same way as a pool with this
-// configuration.
+// connector returns a function that makes connections as a pool with this configuration does.
 func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := cfg.ConnConfig.Copy()

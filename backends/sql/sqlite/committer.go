@@ -170,7 +170,7 @@ func (l *committer) apply(j *job) error {
 	return j.fn(context.Background(), l.conn.tx)
 }
 
-// finish commits, or rolls back if there already is an error.
+// finish commits. If there is an error already, it rolls back.
 func (l *committer) finish(err error) error {
 	if err != nil {
 		l.conn.rollback()

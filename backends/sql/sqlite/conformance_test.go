@@ -402,7 +402,7 @@ func TestCauseOfRunningCall(t *testing.T) {
 	}
 }
 
-// impatient abandons writes of one kind, which the store then completes.
+// impatient gives up writes of one kind, which the store then makes.
 type impatient struct {
 	engine.Store
 	data, roster bool
@@ -433,7 +433,7 @@ func (s *impatient) Close() error {
 }
 
 // TestOpeningTurnsAway: an opening whose context ends while the identity is written shares nothing
-// with the store's goroutine. Otherwise, the race detector would fail.
+// with the store's goroutine. Otherwise the race detector would fail.
 func TestOpeningTurnsAway(t *testing.T) {
 	t.Parallel()
 	for _, roster := range []bool{true, false} {
@@ -445,7 +445,7 @@ func TestOpeningTurnsAway(t *testing.T) {
 	}
 }
 
-// hurried runs a function before each snapshot of the roster.
+// hurried makes something happen before each snapshot of the roster.
 type hurried struct {
 	engine.Store
 	before func()
@@ -459,7 +459,7 @@ func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *engi
 }
 
 // TestDeparturesForgottenMeanwhile: if a look at the roster comes so late that departures after its
-// cursor may be forgotten, the answer does not contain only the remaining departures (O1).
+// cursor may be forgotten, it is not answered with the others only (O1).
 func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)

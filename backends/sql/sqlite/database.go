@@ -21,8 +21,8 @@ import (
 //go:embed schema statements.sql
 var files embed.FS
 
-// readers is the number of connections that read one file. Nothing blocks a read, so one connection
-// would suffice. With more connections, goroutines read in parallel.
+// readers is the number of connections that read one file. Nothing blocks a read, so one would
+// suffice. With more, goroutines read in parallel.
 const readers = 4
 
 // readWait is how long a read waits for a lock, in milliseconds, unless its context ends
@@ -44,8 +44,8 @@ type database struct {
 	files []file
 	reads *sql.DB
 	// anchor keeps SQLite from removing the write-ahead log or its index, so a missing one was
-	// removed by another program. The anchor is the oldest connection. It therefore has the log
-	// that belongs to the index, and writes that log back at the end.
+	// removed by another program. As the oldest connection, it has the log that belongs to the
+	// index, and writes that log back at the end.
 	anchor    *sql.Conn
 	prep      *engine.Prepared
 	snaps     chan struct{} // one slot per read transaction
@@ -54,8 +54,7 @@ type database struct {
 	beats     *committer // writes heartbeats; nil in the data file
 }
 
-// settled makes connections to a file that is already in WAL mode. Each connection first calls
-// intact, if set.
+// settled makes connections to a file that is already in WAL mode. Each first calls intact, if set.
 func settled(path string, busy int, d durability, intact func() error) (sqldriver.Connector, error) {
 	c, err := connector(dsn(path, busy, d))
 	if err != nil {
@@ -148,7 +147,7 @@ func (d *database) settle(ctx context.Context) (err error) {
 }
 
 // check notices that a file was removed or replaced under the open handles, which would continue
-// without an error (I1). If that file was the log or the index, check sets the mark.
+// without an error (I1). If it was the log or the index, check sets the mark.
 func (d *database) check() error {
 	for i := range d.files {
 		if err := d.files[i].check(); err != nil {
@@ -161,7 +160,7 @@ func (d *database) check() error {
 	return nil
 }
 
-// newWriter returns a connection for writes. SQLite does not wait for locks on this connection.
+// newWriter returns a connection for writes. SQLite does not wait for locks on it.
 func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *engine.Statements) (*writer, error) {
 	c, err := settled(on.path, 0, d, on.check)
 	if err != nil {
@@ -198,10 +197,10 @@ func (d *database) close() error {
 // writeBackTime limits the wait for other processes that read the database or also write back.
 const writeBackTime = 5 * time.Second
 
-// writeBack copies a removed log into the database, and returns an error if it cannot. SQLite does
-// the same when the last connection is closed, with two exceptions. In the first, two processes
-// close at the same time. In the second, the last connection is newer than the removal and has an
-// empty log.
+// writeBack copies a removed log into the database, and returns an error if it cannot. SQLite
+// does the same when the last connection is closed, with two exceptions. Either two processes
+// close at the same time, or the last connection is newer than the removal and has an empty
+// log.
 func (d *database) writeBack() error {
 	var lost error
 	for i, f := range d.files {
@@ -345,7 +344,7 @@ func migrate(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migration
 	return migrations.Migrate(ctx, conn, version)
 }
 
-// explain returns a one-line error for a file that cannot be opened, with the remedy.
+// explain returns an error that says in one line what to change about a file that cannot be opened.
 func explain(path string, err error) error {
 	advice := ""
 	switch code(err) {

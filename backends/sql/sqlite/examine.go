@@ -14,7 +14,7 @@ import (
 var _ driver.Examiner = (*Backend)(nil)
 
 // Examine implements driver.Examiner. It examines the settings of this process's connections, which
-// Open sets. Other programs may use other settings.
+// Open sets. Other programs have their own.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	for _, x := range []struct{ name, good, remedy string }{

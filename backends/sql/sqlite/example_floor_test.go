@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// After a restore from a backup, an operator raises the floor above the highest token that a log or
-// a metric shows. Every SQL backend has these methods.
+// After a restore from a backup an operator raises the floor above the highest token that a log or a metric shows.
+// Every SQL backend has these methods.
 func ExampleBackend_RaiseFloor() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

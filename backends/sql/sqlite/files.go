@@ -59,15 +59,15 @@ func (f *file) check() error {
 	return fmt.Errorf("tenure: %w: %s %s while the database was open: %s", driver.ErrStoreChanged, f.path, how, restoreAdvice)
 }
 
-// restoreAdvice is the advice for a database that lost data.
+// restoreAdvice says what to do about a database that lost data.
 const restoreAdvice = "end every process that uses it, restore the data file and the members' file from a backup, " +
 	"remove the files with transactions at their end, and raise the floor"
 
 // checkLog refuses a database whose log or index was removed, while a process still has the removed
-// file open. That process writes to a file that others do not read. After all processes with the
-// removed file have ended, the number of transactions shows whether anything is lost. If the number
-// is unknown, checkLog refuses an index without a log, because this is the only trace that SQLite
-// leaves. It waits for processes that open or close the database at the same time.
+// file open. That process writes to a file that others do not read. After all such processes have
+// ended, the number of transactions shows whether anything is lost. If the number is unknown,
+// checkLog refuses an index without a log, the only trace that SQLite leaves. It waits for
+// processes that open or close the database at the same time.
 func checkLog(ctx context.Context, path, prefix string) error {
 	count, err := findTransactions(path, prefix, os.O_RDONLY)
 	if err != nil {
@@ -113,8 +113,8 @@ func checkLog(ctx context.Context, path, prefix string) error {
 }
 
 // lacksLog reports whether there is an index without its log. SQLite creates the log before the
-// index and removes the log after the index. An index that is removed and created again may have
-// the same inode number.
+// index and removes it after. An index that is removed and created again may have the same inode
+// number.
 func lacksLog(path string) bool {
 	for range 3 {
 		before, err := os.Stat(path + indexSuffix)
@@ -183,8 +183,8 @@ func checkPath(path string) (bool, error) {
 }
 
 // createFile creates an empty database that only this user can read. SQLite gives its -wal and -shm
-// files the same mode. The file gets its name only after it is closed, because once it has the
-// name, another goroutine may open it in SQLite: see file.
+// files the same mode. The file gets its name only after it is closed, because another goroutine
+// may then open it in SQLite: see file.
 func createFile(path string) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
@@ -200,13 +200,13 @@ func createFile(path string) (err error) {
 	return nil
 }
 
-// durability is how much a commit flushes. It is a value of SQLite's setting synchronous.
+// durability is how much a commit flushes, a value of SQLite's synchronous.
 type durability int
 
 const (
 	// unflushed is for heartbeats. A commit survives the end of any process. It may not survive a
-	// crash of the machine, but such a crash ends all members too. A later commit flushes the
-	// earlier ones.
+	// crash of the machine, with which all members end too. A later commit flushes the earlier
+	// ones.
 	unflushed durability = 1 // normal
 	flushed   durability = 2 // full
 )

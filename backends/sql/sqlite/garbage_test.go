@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"context"
-	"sync"
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
@@ -11,22 +9,11 @@ import (
 
 var garbageFor = garbage.Flag()
 
-// TestGarbage is not parallel, because it measures the heap. One write is made at a time, because
-// each process has one writer for each file. Any program that may write can also keep the file's
-// lock from all others.
+// TestGarbage is not parallel, because it measures the heap. There is one writer, as each process
+// has one per file. Every program that may write can keep the file's lock from all others anyway.
 func TestGarbage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
 	}
-	conformance.TestGarbage(t, func(t conformance.T) *conformance.Store {
-		s := newHarness(t).store(t)
-		var writer sync.Mutex
-		tamper := s.Tamper
-		s.Tamper = func(ctx context.Context, what conformance.Tampering, name string) error {
-			writer.Lock()
-			defer writer.Unlock()
-			return tamper(ctx, what, name)
-		}
-		return s
-	}, *garbageFor)
+	garbage.Test(t, newHarness(conformance.Wrap(t)).store(conformance.Wrap(t)), 1, *garbageFor)
 }

@@ -160,8 +160,8 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Reade
 	}
 }
 
-// read returns the readers whose slots have changed, and updates last. Readers in this process
-// already know its heartbeats.
+// read returns the readers whose slots have changed, and updates last. Readers of this process know
+// its heartbeats already.
 func (l *link) read(last *[slots]uint64) (to engine.Readers, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,7 @@ func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Contex
 }
 
 // TestLateJoinAfterRemoval: M3. Between a join's read and its write, its label is used and removed.
-// Therefore, the join finds no label, as it did before.
+// So the join finds no label, as before.
 func TestLateJoinAfterRemoval(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lost is a database that has lost its log, with the entries that were acknowledged in it.
+// lost is the remainder of a database that lost its log, with the entries acknowledged in it.
 type lost struct {
 	path  string
 	acked []string
@@ -53,8 +53,8 @@ func loseLog(t *testing.T, kill bool) lost {
 	return l
 }
 
-// missing opens the database and returns how many of the acknowledged entries it lacks. If the
-// database is refused, missing counts them in a copy without the files that caused the refusal.
+// missing opens the database and returns how many of the acknowledged entries it lacks. If it is
+// refused, missing counts them in a copy without the files on which a refusal rests.
 func (l lost) missing(t *testing.T) (n int, err error) {
 	b, err := sqlite.Open(t.Context(), l.path, "app", nil)
 	if err != nil {
@@ -134,8 +134,7 @@ func TestLostLogIsWrittenBack(t *testing.T) {
 	}
 }
 
-// loseLogOfTwo makes two processes use a database, removes its log, and ends the process that
-// wrote.
+// loseLogOfTwo makes two processes use a database, removes its log, and ends the one that wrote.
 func loseLogOfTwo(t *testing.T) (l lost, idle *process) {
 	t.Helper()
 	if testing.Short() {
@@ -178,8 +177,8 @@ func TestWrittenBackLogOpens(t *testing.T) {
 }
 
 // TestLostLogOneByOne: after a log was lost, no process opens the database until every process that
-// had it has ended, even if an SQLite tool has created another log. Otherwise, the processes would
-// write back data that is not in that log (I1).
+// had it has ended, even if an SQLite tool has created another log. The processes would write back
+// what is not in that log (I1).
 func TestLostLogOneByOne(t *testing.T) {
 	t.Parallel()
 	l, idle := loseLogOfTwo(t)
@@ -195,8 +194,8 @@ func TestLostLogOneByOne(t *testing.T) {
 	l.nothingMissing(t)
 }
 
-// TestOpenedAtOnce: several processes open a database whose log was lost and written back at the
-// same time. None of them mistakes another for a process that still has the log.
+// TestOpenedAtOnce: processes that together open a database whose log was lost and written back do
+// not take each other for one that still has the log.
 func TestOpenedAtOnce(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
@@ -210,7 +209,7 @@ func TestOpenedAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	for range 5 {
-		// This is the state that a killed process with nothing to write back leaves.
+		// As a killed process with nothing to write back leaves it.
 		if err := os.WriteFile(l.path+"-shm", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -230,8 +229,8 @@ func TestOpenedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLostLogIsNotForgotten: if a log was lost and its processes were killed, the database is
-// refused, whatever happens to its files afterwards (I1).
+// TestLostLogIsNotForgotten: a database whose log was lost with killed processes is refused,
+// whatever was done with its files since (I1).
 func TestLostLogIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
@@ -294,8 +293,8 @@ func TestLogLostInWrites(t *testing.T) {
 }
 
 // TestCopyWithoutLog: a copy of the files without the log, made while processes had the database
-// open, is refused. A copy with the log is accepted, although processes were killed and an
-// administrator has opened it since (I1).
+// open, is refused. A copy with it is accepted, although processes were killed and an administrator
+// has opened it since (I1).
 func TestCopyWithoutLog(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)

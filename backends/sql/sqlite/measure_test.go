@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// measuredTTL is the TTL of members in the role "measure". measured is the number of heartbeats of
-// each member that count, after the heartbeats during which members join and claim.
+// measuredTTL is the TTL of members of the role "measure". measured is how many heartbeats of each
+// count, after those during which members join and claim.
 const (
 	measuredTTL = 5 * time.Second
 	unmeasured  = 10
@@ -31,7 +31,7 @@ func measure(ctx context.Context, b *sqlite.Backend) error {
 	var before, lapses int
 	e, err := core.NewElector(b, &core.Options{
 		TTL: measuredTTL, Heartbeat: measuredTTL / 15, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
-			OnEvent: func(e core.Event) {
+			OnSession: func(e core.SessionEvent) {
 				mu.Lock()
 				defer mu.Unlock()
 				if e.Kind == core.SessionLapsed && before == unmeasured {

@@ -32,7 +32,7 @@ func run(t testing.TB, path string, statement string) {
 	}
 }
 
-// refuse checks that opening fails with an error that matches want and contains says, in one line.
+// refuse checks that opening fails with want, and with says in one line.
 func refuse(t *testing.T, path, namespace string, o *sqlite.Options, want error, says string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
@@ -318,7 +318,7 @@ func TestFenceTx(t *testing.T) {
 	}
 }
 
-// A transaction that began with a read cannot become a writer after another connection wrote.
+// A transaction that began by reading cannot become a writer once another wrote.
 func TestFenceTxInDeferredTransaction(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -344,8 +344,8 @@ func TestFenceTxInDeferredTransaction(t *testing.T) {
 	}
 }
 
-// A write that waits for the lock ends with its context, and is not applied. Heartbeats do not wait
-// for the lock (X1, E4).
+// A write that waits for the lock ends with its context, and was not applied. Heartbeats do not
+// wait for the lock (X1, E4).
 func TestWriteBehindALock(t *testing.T) {
 	t.Parallel()
 	b := open(t, dbPath(t), nil)
@@ -388,7 +388,7 @@ func TestOpener(t *testing.T) {
 }
 
 // TestSymbolicLink: a path that is a link leads to the file that it names, which another process
-// may open by its own name. This is true even if that file does not exist yet.
+// may open by its own name. This holds even if that file does not exist yet.
 func TestSymbolicLink(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		dir := t.TempDir()

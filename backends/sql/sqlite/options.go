@@ -10,10 +10,10 @@ import (
 
 const (
 	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog while
-	// something is under way. The calls look for other processes' changes that the file system did
+	// something is under way. They look for other processes' changes that the file system did
 	// not report.
 	defaultPollPeriod = 10 * time.Millisecond
-	// defaultIdlePollPeriod is the longest time between two looks while the file system reports
+	// defaultIdlePollPeriod is the longest such time while the file system reports
 	// changes.
 	defaultIdlePollPeriod = 4 * time.Second
 )
@@ -36,13 +36,14 @@ type Options struct {
 	// (0) 4 s; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
-	// NoNotify turns off the file system's notifications, so that changes are polled. Set it in a
-	// bubble of testing/synctest, where time stands still while a notification is awaited.
+	// NoNotify turns off the file system's notifications, so that changes are polled. A bubble
+	// of testing/synctest needs it, because its time stands still while a notification is
+	// awaited.
 	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
-	// Create makes the files, the tables and the namespace's identity if they are missing. Default
-	// (nil) true, unlike the backends of servers. With false, a missing part is an error, because
-	// it may mean a wrong path or a lost disk (rule I1).
+	// Create makes the files, the tables and the namespace's identity if they are missing.
+	// Default (nil) true, unlike the backends of servers. With false, a missing one is an
+	// error, because it may mean a wrong path or a lost disk (rule I1).
 	Create *bool `json:"create" yaml:"create"`
 
 	// NewRoster asserts that no member of this namespace is running. Then Tenure accepts an

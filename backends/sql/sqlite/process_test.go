@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child is another process on the same files. It ends when its input ends.
+// child is another process on the same files. It ends when its input does.
 func child(role, path string) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -163,7 +163,7 @@ func start(t *testing.T, role, path string, under ...string) *process {
 	return p
 }
 
-// kill ends the process without a chance to clean up. A second call has no effect.
+// kill ends the process without a chance to clean up; again does nothing.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	_ = p.cmd.Wait() // it was killed
@@ -187,7 +187,7 @@ func (p *process) next(t *testing.T, n int) []string {
 	return lines
 }
 
-// rest returns the remaining output lines of a process that has ended.
+// rest returns the lines that are left of a process that ended.
 func (p *process) rest() (lines []string) {
 	for line := range p.lines {
 		lines = append(lines, line)
@@ -254,7 +254,7 @@ func TestProcessesHammerOneFile(t *testing.T) {
 	}
 }
 
-// A write waits for another writer before it reads. Otherwise, its reads would be out of date, and
+// A write waits for another writer before it reads. Otherwise its reads would be out of date, and
 // SQLite would refuse it.
 func TestWriteWaitsForTheOther(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestQuiet counts the statements of idle processes. A look has two statements, and a third for the
-// heartbeats of others.
+// TestQuiet counts what idle processes read. A look has two statements, and a third
+// for the heartbeats of others.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -33,9 +33,9 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // Open opens the namespace in the database file at path, and in the members' file beside it, path +
-// "-members". It creates missing parts, unless Options.Create is false. ctx limits only the
-// opening. o may be nil. An error says in one line what to change. If a part of the store was lost,
-// the error is ErrStoreChanged.
+// "-members". It creates missing parts, unless Options.Create is false. The context limits the
+// opening only. o may be nil. An error says in one line what to change. If a part of the store was
+// lost, the error is ErrStoreChanged.
 func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -104,11 +104,11 @@ func cleanPath(path string) (string, error) {
 }
 
 // BeginTx begins a transaction on the data file for the caller's own tables, in which FenceTx
-// checks a lease. The transaction takes the write lock when it begins, so that it cannot fail later
-// for lack of the lock. The wait for the lock ends with the context. Keep the transaction short,
-// because no other process commits to this file while it runs. Its commit is counted, so that a
-// loss of the commit is noticed. ErrRetry means that the call may be repeated. ErrStoreChanged
-// means that a file of the database was removed or replaced.
+// checks a lease. It takes the write lock when it begins, so it cannot fail later for lack of
+// the lock. The wait for the lock ends with the context. Keep the transaction short, because no
+// other process commits to this file while it runs. Its commit is counted, so a loss of the
+// commit is noticed. ErrRetry means that the call may be repeated. ErrStoreChanged means that a
+// file of the database was removed or replaced.
 func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if errors.Is(err, driver.ErrStoreChanged) {
@@ -120,15 +120,15 @@ func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// Close ends blocked calls and closes both files. See driver.Backend. Any transaction of BeginTx
-// must have ended first. If a log was removed, Close writes it back, which may take 5 s. If Close
-// cannot write the log back, it returns ErrStoreChanged.
+// Close ends blocked calls and closes both files. See driver.Backend. Any transaction of
+// BeginTx must have ended first. If a log was removed, Close writes it back, which may take 5
+// s. If it cannot, it returns ErrStoreChanged.
 func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
 
-// OpenDB opens an existing data file for the caller's own tables. It uses the settings that Tenure
-// relies on: full synchronisation, and transactions that take the write lock when they begin.
-// Unlike transactions of BeginTx, transactions on the returned DB are not counted, so a loss of
-// their commits is noticed only if a later counted commit was also lost. The caller closes the DB.
+// OpenDB opens an existing data file for the caller's own tables. It uses the settings that
+// Tenure relies on: full synchronisation, and transactions that take the write lock when they
+// begin. Unlike transactions of BeginTx, these are not counted. So a loss of their commits is
+// noticed only if a later counted commit was lost too. The caller closes the returned DB.
 func OpenDB(path string) (*sql.DB, error) {
 	path, err := cleanPath(path)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 // store runs transactions on the two files. The data committer writes the data file, the members'
 // committer the members' file, and a third one the heartbeats in the members' file.
 //
-// A claim holds the members' write lock, on a separate connection, from before it reads a member
-// until the data are committed. Therefore, an eviction, a join or a leave happens before or after
-// the claim, never during it (A1). Every claim takes the data file's lock first, so that no two
-// claims wait for each other. The claim holds the members' lock only during the decision, so that
-// heartbeats wait only briefly (E4).
+// A claim holds the members' write lock, on a separate connection, from before it reads a
+// member until the data are committed. So an eviction, a join or a leave comes before or after
+// the claim, never in between (A1). Every claim takes the data file's lock first, so that no
+// two wait for each other. The claim holds the members' lock only during the decision, so that
+// heartbeats hardly wait (E4).
 type store struct {
 	data, members *database
 	holder        *writer // holds the members' lock for claims; used by the data committer only
@@ -115,8 +115,8 @@ func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, ros
 	return s.Read(ctx, fn)
 }
 
-// Check looks at the files. It does not report files as missing if SQLite removed them when the
-// last process closed them.
+// Check looks at the files. Check does not miss files that SQLite removes when the last process
+// closes them.
 func (s *store) Check() error {
 	err := s.data.check()
 	if err == nil {
@@ -138,7 +138,7 @@ func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of)
 
 func (s *store) Hears() bool { return s.hints != nil && s.hints.Hears() }
 
-// committed wakes readers in this process and in others.
+// committed wakes readers here and elsewhere.
 func (s *store) committed(readers engine.Readers) {
 	s.wake.Broadcast(readers &^ engine.Watchers)
 	if s.hints != nil {

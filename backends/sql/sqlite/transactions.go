@@ -25,15 +25,15 @@ const (
 // transactions counts the transactions of a database in a file beside it.
 //
 // Each transaction of Tenure and of Backend.BeginTx, except heartbeats, counts itself in the
-// database. When it is committed, and so on disk, its number is written to the file. Therefore,
-// after any crash, the file is ahead of the database only if the database lost acknowledged
-// commits. SQLite can lose them, because until a checkpoint it keeps commits in the -wal file only.
-// When it opens a database whose -wal file was removed, it also removes the -shm file, the only
-// trace of the loss. Counting costs a commit no flush of the file, and only one page in the log,
-// for a table with one row.
+// database. When it is committed, and so on disk, its number is written to the file. So after
+// any crash the file is never ahead of the database, unless the database lost acknowledged
+// commits. SQLite can lose them, because until a checkpoint it keeps commits in the -wal file
+// only. When it opens a database whose -wal file was removed, it also removes the -shm file,
+// the only trace of the loss. A commit needs no flush of the file, and only one page in the log
+// for a table of one row.
 //
-// The file also holds a mark. A process that finds a log or its index missing sets the mark. While
-// one of them has the database open, no process may create another log. transactions is safe for
+// The file also holds a mark. Processes that find a log or its index missing set it. While one
+// of them has the database open, no process may create another log. transactions is safe for
 // concurrent use.
 type transactions struct {
 	path   string // of the database
@@ -45,7 +45,7 @@ type transactions struct {
 	failed error // of the first failed write
 }
 
-// transactionsFile returns the file's name, which consists of the database's name and the table's.
+// transactionsFile returns the file's name: that of the database, and of the table.
 func transactionsFile(path, prefix string) string { return path + "-" + prefix + "transactions" }
 
 // findTransactions opens the file with the given flag. It returns nil if the file is missing.
@@ -117,7 +117,7 @@ func (t *transactions) wrote(err error) {
 }
 
 // mark sets, once, the mark of a missing file of the database, by its index in database.files. It
-// flushes the mark and the numbers. On a nil receiver, it does nothing.
+// flushes the mark and the numbers. nil does nothing.
 func (t *transactions) mark(which int) {
 	if t == nil {
 		return
@@ -139,8 +139,8 @@ func unmark(path, prefix string) error {
 	return t.close()
 }
 
-// check refuses a database that lost transactions. If accepted is set, it empties the file instead.
-// The advice describes how to accept the loss.
+// check refuses a database that lost transactions. If accepted is set, it empties the file
+// instead. advice says how to accept the loss.
 func (t *transactions) check(ctx context.Context, d *database, prefix string, accepted bool, advice string) error {
 	last, _, err := t.read() // before the database's number, which grows
 	if err != nil {

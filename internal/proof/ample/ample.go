@@ -1,8 +1,8 @@
-// Package ample limits how long tests outside synctest bubbles wait, so that no test fails because
-// the machine is busy.
+// Package ample limits the waits of tests outside of synctest bubbles, so that no test fails
+// because the machine is busy.
 //
-// A test waits for a condition with Wait, and then asserts the order of events and the number of
-// calls. If the test is about an elapsed time, a Gauge judges that time. Package archtest forbids
+// A test waits for a condition with Wait. It asserts orders of events and counts of calls. If an
+// elapsed time is itself the subject of a test, a Gauge judges it. internal/proof/archtest forbids
 // every other comparison of an elapsed time, and lists the callers of AtMost.
 package ample
 
@@ -28,7 +28,7 @@ type T interface {
 	Skipf(format string, args ...any)
 }
 
-// Wait polls cond until it returns true. After Time, it fails the test with what, the name of the
+// Wait polls cond until it returns true. After Time it fails the test with what, the name of the
 // event that did not happen.
 func Wait(t T, what string, cond func() bool) {
 	t.Helper()
@@ -38,7 +38,7 @@ func Wait(t T, what string, cond func() bool) {
 }
 
 // Soon polls cond and reports whether it returned true before Time was over and before ctx ended.
-// Use it in goroutines, which must not call Fatal, and in tests that report the outcome themselves.
+// It is for goroutines, which must not call Fatal, and for messages that the outcome makes.
 func Soon(ctx context.Context, cond func() bool) bool {
 	for end := time.Now().Add(Time); !cond(); {
 		if ctx.Err() != nil || time.Now().After(end) {
@@ -49,8 +49,8 @@ func Soon(ctx context.Context, cond func() bool) bool {
 	return true
 }
 
-// During yields at least once, and then about once per pause, until d is over. Use it to produce
-// load, and to check conditions that must stay true for a while.
+// During yields about every pause, until d is over: for loads, and for conditions that must hold for a
+// while. It yields once at least.
 func During(d, pause time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		end := time.Now().Add(d)
@@ -60,7 +60,7 @@ func During(d, pause time.Duration) iter.Seq[int] {
 	}
 }
 
-// AtLeast fails the test if took is less than least. It never fails because the machine is slow.
+// AtLeast fails the test if took is less than least. A slow machine cannot make it fail.
 func AtLeast(t T, what string, took, least time.Duration) {
 	t.Helper()
 	if took < least {
@@ -68,9 +68,8 @@ func AtLeast(t T, what string, took, least time.Duration) {
 	}
 }
 
-// Gauge distinguishes a slow program from a slow machine. Alongside the test, it runs a no-op of
-// the same kind as the test's subject. Call AtMost, like Skip and Fatal, only in the test's
-// goroutine.
+// Gauge tells a slow program from a slow machine. Beside the test it runs a no-op of the same
+// kind as the test's subject. Like Skip and Fatal, its method belongs into the test's goroutine.
 type Gauge struct {
 	t     T
 	usual time.Duration
@@ -81,8 +80,8 @@ type Gauge struct {
 }
 
 // Beside runs noop once, and then every 20 ms until the test ends. Usual is the longest time that
-// noop takes on a quiet machine, with a margin. If noop is nil, the no-op sleeps for a millisecond,
-// which detects busy processors.
+// noop takes on a quiet machine, with a margin. A nil noop sleeps for a millisecond: it
+// notices a machine whose processors are busy.
 func Beside(t T, usual time.Duration, noop func()) *Gauge {
 	t.Helper()
 	if noop == nil {
@@ -119,7 +118,7 @@ func (g *Gauge) time(noop func()) {
 	g.longest, g.began = max(g.longest, time.Since(g.began)), time.Time{}
 }
 
-// slowest returns the longest time of a no-op, including the running one.
+// slowest returns the longest time of a no-op, the running one included.
 func (g *Gauge) slowest() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

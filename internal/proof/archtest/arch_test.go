@@ -80,7 +80,7 @@ func TestIdle(t *testing.T) {
 }
 
 // TestChecks runs the checks on a module in which every rule is broken. The findings must be
-// exactly the ones in its want comments.
+// exactly those of its want comments.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("testdata", "module")

@@ -46,7 +46,7 @@ func callbacksOf(t *tree) (out []string) {
 }
 
 // TestCallbacks: for each function that an application provides, callbacks states the result if the
-// function ends its goroutine. Either package goexit or a goroutine of the application calls it.
+// function ends its goroutine. Package goexit calls it, or a goroutine of the application does.
 func TestCallbacks(t *testing.T) {
 	t.Parallel()
 	src, err := repository()

@@ -11,9 +11,9 @@ import (
 )
 
 // checkElapsed finds comparisons of an elapsed time, or of the current time with a deadline, in
-// tests and in packages that judge for tests. On a busy machine, such a comparison fails for lack
-// of time. Two places are exempt: synctest bubbles, whose time is virtual, and
-// internal/proof/ample, which has the helpers that wait and the one that calibrates.
+// tests and in packages that judge for tests. On a busy machine such a comparison fails for lack of
+// time. Two places are exempt: synctest bubbles, whose time is virtual, and internal/proof/ample,
+// which has the helpers that wait and the one that calibrates.
 //
 // A bubble is the function given to synctest.Test, bubble, bubbleAlone or inBubble, a function with
 // a parameter or receiver *world or *World, and a function that only such functions use. An elapsed
@@ -453,7 +453,7 @@ func (e *elapsed) isShort(x ast.Expr) bool {
 	return false
 }
 
-// ofDuration lists the methods of a duration that return it in another form.
+// ofDuration are methods of a duration whose result is another form of it.
 var ofDuration = []string{"Seconds", "Milliseconds", "Microseconds", "Nanoseconds", "Minutes", "Round", "Truncate", "Load", "Abs"}
 
 // isTime reports whether the expression is an instant.

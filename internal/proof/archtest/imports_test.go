@@ -78,8 +78,7 @@ func floorOf(floors [][][]string, dir string) (floor, wing int) {
 	return -1, -1
 }
 
-// deciding returns the index of the row that decides on a package, or a negative number if there is
-// no such row.
+// deciding returns the index of the row that decides on a package, negative if none does.
 func deciding(rows []row, p *pkg) int {
 	return slices.IndexFunc(rows, func(r row) bool { return match([]string{r.pkg}, p.dir) })
 }

@@ -20,13 +20,13 @@ const anything = "*"
 // nor across from one wing to another of its floor. A package belongs to the wing that
 // names it, otherwise to the first wing that matches.
 var floors = [][][]string{
-	// The contract, and packages for text about an error or a peer.
+	// The contract, and what says a word about an error or a peer.
 	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/examine", "internal/goexit", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
-	// The machine that decides on leases, and operators' rules.
+	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "internal/keyspace", "internal/mark", "internal/seam", "core/control"}},
-	// The traces of the machine's inputs and effects, written and checked.
+	// What the machine was given and did, written and checked.
 	{{"internal/trace"}},
-	// The runner. It knows no store, because the table rows forbids it.
+	// The runner. It knows no store, and rows forbids it.
 	{{"core"}},
 	// Stores, beside packages for applications on leases.
 	{
@@ -152,9 +152,12 @@ var rows = []row{
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
 
+	{pkg: "conformance/system", allow: []string{
+		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
+	}},
 	{pkg: "conformance", allow: []string{
 		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/listing", "internal/proof/ample", "internal/proof/faultproxy",
-		"internal/proof/garbage", "internal/proof/history", "internal/proof/kvfault", "internal/proof/suite", "internal/proof/system", "internal/seam",
+		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
 	// Beside history, so that a program that only validates does not need porcupine.
@@ -163,10 +166,10 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/faultproxy"},
 	{pkg: "internal/proof/system", allow: []string{
-		"core", "core/driver", "internal/fsm", "internal/trace", "internal/proof/...",
+		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
+		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
 		"internal/proof/loglines", "internal/seam", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
@@ -176,13 +179,12 @@ var rows = []row{
 	}},
 	// It knows each store besides its backend, to read its version and to remove records.
 	{pkg: "internal/proof/certify", allow: append([]string{
-		"backends/...", "conformance", "core/driver", "internal/proof/...", "internal/seam", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
+		"backends/...", "conformance", "core/driver", "internal/proof/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
 		"github.com/hashicorp/consul/api", "github.com/jackc/pgx/v5/...", "github.com/redis/go-redis/v9/...",
 	}, etcdClient...)},
 
 	// Core has everything that users need. A demonstration or example that needs the driver shows
-	// that core lacks something. The gate is not a user, because it holds writes between core and
-	// the backend.
+	// that core lacks something. The gate is no user: it holds writes between core and the backend.
 	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
 	// It reads a namespace without joining it, and names versions, which core does not.
 	{pkg: "cmd/tenure", allow: []string{anything}},
@@ -201,6 +203,7 @@ var rows = []row{
 	{pkg: "internal/listing", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
 	{pkg: "internal/rhythm"},
+	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
 		"backends/...", "config", "core", "internal/proof/ample", "internal/proof/faultproxy", "internal/proof/servers",
 	}},
@@ -215,12 +218,11 @@ var rows = []row{
 	{pkg: "internal/kvkeys", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/outage", allow: []string{
 		"conformance", "core", "core/driver", "follower", "internal/proof/ample", "internal/proof/faultproxy",
-		"internal/proof/intercept", "internal/proof/servers", "internal/proof/suite", "internal/proof/system",
+		"internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/loglines"},
 	{pkg: "internal/proof/share"},
-	{pkg: "internal/proof/suite", allow: []string{"core/driver"}},
 	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
 		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
@@ -313,11 +315,22 @@ var callbacks = map[string]string{
 	"backends/sql/mysql Options.Password":    "goexit: the connection fails",
 	"backends/sql/postgres Options.Password": "goexit: the connection fails",
 
-	"core Handler":          "goexit: an error (core.Elector.serve)",
-	"core Hooks.OnEvent":    "goexit: the next event",
-	"core Hooks.OnCall":     "goexit: the next event",
-	"core Hooks.CallStart":  "goexit: the call goes on",
-	"core Options.Eligible": "goexit: not eligible",
+	"core Handler":               "goexit: an error (core.Elector.serve)",
+	"core Hooks.OnGrant":         "goexit: the next event",
+	"core Hooks.OnRevoke":        "goexit: the next event",
+	"core Hooks.OnHandlerStart":  "goexit: the next event",
+	"core Hooks.OnStop":          "goexit: the next event",
+	"core Hooks.OnHandlerReturn": "goexit: the next event",
+	"core Hooks.OnSettled":       "goexit: the next event",
+	"core Hooks.OnStuck":         "goexit: the next event",
+	"core Hooks.OnRefused":       "goexit: the next event",
+	"core Hooks.OnDamaged":       "goexit: the next event",
+	"core Hooks.OnSession":       "goexit: the next event",
+	"core Hooks.OnPeer":          "goexit: the next event",
+	"core Hooks.OnCall":          "goexit: the next event",
+	"core Hooks.CallStart":       "goexit: the call goes on",
+	"core Hooks.OnDropped":       "goexit: the next event",
+	"core Options.Eligible":      "goexit: not eligible",
 
 	"effect Func":            "in the goroutine of Do, and in doubt (effect.Ledger.carry)",
 	"effect Options.Resolve": "goexit: asked again",
@@ -327,6 +340,7 @@ var callbacks = map[string]string{
 	"fence HTTPOptions.Unfenced":       "in the goroutine of a request",
 	"fence HTTPOptions.MayWrite":       "in the goroutine of a request",
 	"fence Storage.Raise":              "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
+	"fence Storage.Load":               "in the caller's goroutine",
 	"fence Options.MayWrite":           "in the goroutine of the write",
 	"fence Options.OnRefused":          "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
 	"fence Rows.MayWrite":              "in the goroutine of the write",
@@ -342,7 +356,10 @@ var callbacks = map[string]string{
 	"follower Restorer.Restore":   "goexit: an error",
 	"follower ApplyFunc":          "goexit: an error",
 	"follower RestoreFunc":        "goexit: an error",
-	"follower Options.OnEvent":    "goexit: it was told",
+	"follower Hooks.OnError":      "goexit: it was told",
+	"follower Hooks.OnApply":      "goexit: it was told",
+	"follower Hooks.OnRestore":    "goexit: it was told",
+	"follower Hooks.OnReset":      "goexit: it was told",
 	"follower Blobs.Put":          "in the goroutine of Write",
 	"follower Blobs.Get":          "goexit: an error of the shard that is restored",
 	"follower Blobs.Delete":       "in the goroutine of Write",

@@ -43,7 +43,7 @@ func (f finding) String() string {
 }
 
 // load parses every package below root that the go command would see under some build constraint,
-// including packages of nested modules.
+// including those of nested modules.
 func load(root string) (*tree, error) {
 	module, err := modulePath(filepath.Join(root, "go.mod"))
 	if err != nil {

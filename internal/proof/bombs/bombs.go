@@ -1,5 +1,4 @@
-// Package bombs tests decoders of untrusted data with small inputs that could make them allocate
-// much memory.
+// Package bombs tests decoders of untrusted data with small inputs that ask for much memory.
 package bombs
 
 import (
@@ -20,7 +19,7 @@ const (
 )
 
 // A Decoder decodes up to Bytes bytes. Lists are the paths of its lists and maps in JSON, such as
-// "shards" or "view.members". Test also puts bombs into each list and map.
+// "shards" or "view.members". Test puts bombs into each of them too.
 type Decoder struct {
 	Name   string
 	Bytes  int
@@ -30,9 +29,9 @@ type Decoder struct {
 	Decode func(data []byte) error // must refuse every bomb
 }
 
-// Test gives each decoder bombs as long as its limit. With -short, it gives only a fifth of the
-// bombs above a MiB. The decoder must refuse each bomb, and the heap must grow by less than four
-// times the limit. Test measures the heap, so nothing else may run at the same time.
+// Test gives each decoder bombs as long as its limit. With -short it gives a fifth of those above a
+// MiB. The decoder must refuse each, and the heap must grow by less than four times the limit. Test
+// measures the heap, so nothing else may run beside it.
 func Test(t *testing.T, all ...Decoder) {
 	for _, d := range all {
 		if err := d.Decode(d.Good); err != nil {
@@ -54,7 +53,7 @@ func Test(t *testing.T, all ...Decoder) {
 	}
 }
 
-// bomb returns JSON of the given size: a grain, repeated in a list or an object at a path.
+// bomb returns a grain repeated up to size, in a list or an object at a path.
 func bomb(size int, path, grain string) []byte {
 	begin, end := "", ""
 	if path != "" {

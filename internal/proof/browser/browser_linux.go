@@ -25,8 +25,7 @@ const (
 	callLimit  = time.Minute // for the answer to a call
 )
 
-// Browser is a running Chromium without a window. It ends with the test. It is safe for concurrent
-// use.
+// Browser is a running Chromium without a window. It ends with the test. Safe for concurrent use.
 type Browser struct {
 	t   testing.TB
 	to  io.Writer       // gets the calls; guarded by mu
@@ -35,7 +34,7 @@ type Browser struct {
 	mu      sync.Mutex
 	calls   int
 	waiting map[int]chan answer
-	said    []string // messages on the pages' consoles, and refusals by the pages' policies
+	said    []string // messages on pages' consoles, and refusals by their policies
 }
 
 // answer is a message of the protocol: the answer to a call, or an event.
@@ -47,9 +46,8 @@ type answer struct {
 	Error  *struct{ Message string }
 }
 
-// Start starts Chromium, which reaches no host except 127.0.0.1. If Chromium is missing, or with
-// -short, Start skips the test. If the environment requires "chromium", Start fails the test
-// instead.
+// Start starts Chromium, which reaches no host except 127.0.0.1. Without Chromium, or with -short,
+// it skips the test. If the environment requires "chromium", it fails the test instead.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	if testing.Short() {
@@ -175,15 +173,14 @@ func (b *Browser) call(session, method string, params, into any, limit time.Dura
 	}
 }
 
-// Complaints returns the messages on the pages' consoles: errors, and refusals by the pages'
-// policies.
+// Complaints returns the messages on pages' consoles: errors, and refusals by their policies.
 func (b *Browser) Complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.said...)
 }
 
-// Page is one tab. It is safe for concurrent use.
+// Page is one tab. Safe for concurrent use.
 type Page struct {
 	b       *Browser
 	session string
@@ -267,7 +264,7 @@ func (p *Page) Press(key string) {
 	}
 }
 
-// codes returns the number of a key to which the browser reacts, or 0 for any other key.
+// codes returns the number of a key to which the browser reacts, otherwise 0.
 func codes(key string) int {
 	switch key {
 	case "Tab":

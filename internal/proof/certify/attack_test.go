@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,9 +22,9 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/history"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -33,7 +34,7 @@ func TestRecordsAreRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mine.db")
 	o := quick(sqlite.Opener(), sqlite.Settings{Path: path, Namespace: "team", Options: sqlite.Options{TablePrefix: "mine_", PollPeriod: 5 * time.Millisecond}})
 	r := certify(t, o)
-	counted(t, r, fmt.Sprintf("2 passed, 0 failed, %d skipped", len(Cases())-2))
+	counted(t, r, fmt.Sprintf("2 passed, 0 failed, %d skipped", len(conformance.Cases())-2))
 	if r.Verdict != Held || r.Opening.Limits.PollPeriod != 5*time.Millisecond || !strings.Contains(r.Store.Version, "SQLite 3") || r.Store.Where != path {
 		t.Errorf("got %s with %+v and %+v", r.Verdict, r.Opening, r.Store)
 	}
@@ -126,7 +127,7 @@ func TestSecretsAreScrubbed(t *testing.T) {
 	}
 	for _, opening := range []error{nil, errors.New(secret)} {
 		r := newReport(&Options{Opener: driver.Opener{Name: "x"}}, &target{}, settings{}, "n")
-		r.took(&suite.Report{Version: secret}, nil)
+		r.took(&conformance.Report{Version: secret}, nil)
 		r.find(Finding{Message: secret})
 		r.Store.Version, r.Opening.Rollback = secret, secret
 		r.Opening.Findings = []driver.Finding{{Name: "n", Value: secret, Remedy: secret}}
@@ -271,7 +272,7 @@ const hostile = "x\n# heading\n| a | b |\n</td><script>alert(1)</script> [link](
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
 	r := newReport(&Options{Opener: driver.Opener{Name: hostile}}, &target{where: hostile}, settings{"path": hostile, hostile: "y"}, hostile)
-	report := &suite.Report{Backend: hostile, Version: hostile}
+	report := &conformance.Report{Backend: hostile, Version: hostile}
 	r.took(report, nil)
 	r.Store.Version, r.Removed, r.Left = hostile, hostile, strings.Repeat("long ", 100_000)
 	r.Opening = OpeningReport{Rollback: hostile, Findings: []driver.Finding{{Name: hostile, Value: hostile, Remedy: hostile}}}
@@ -413,9 +414,48 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 	for message, want := range map[string]bool{"F1 fenced commit: accepted": true, "F1 cannot be judged: acquire: down": false, "F1: hung: x": false, "closing a backend: x": false} {
-		if rule, breach := ruleOf(message, []suite.Rule{"F1"}); rule != "F1" || breach != want {
+		if rule, breach := ruleOf(message, []conformance.Rule{"F1"}); rule != "F1" || breach != want {
 			t.Errorf("%q: got %s, %t", message, rule, breach)
 		}
+	}
+}
+
+// TestRunner: the T behaves like package testing's, as far as the suites use it.
+func TestRunner(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var order []string
+	note := func(s string) { mu.Lock(); defer mu.Unlock(); order = append(order, s) }
+	ctx, cancel := context.WithCancel(t.Context())
+	r := newRunner(2, func(string) {}, func(s string) string { return strings.ReplaceAll(s, "secret", "xxxxx") })
+	failures := r.do(ctx, "root", func(t conformance.T) {
+		t.Cleanup(func() { note("last") })
+		t.Run("parallel", func(t conformance.T) {
+			for _, name := range []string{"a", "b", "c"} {
+				t.Run(name, func(t conformance.T) {
+					t.Parallel()
+					note("case")
+				})
+			}
+			note("group")
+		})
+		if t.Run("fails", func(t conformance.T) {
+			t.Cleanup(func() { note("first " + t.Context().Err().Error()) })
+			t.Fatalf("a %s", "secret")
+			note("never")
+		}) {
+			note("passed")
+		}
+		t.Run("panics", func(conformance.T) { panic("oops") })
+		t.Run("skips", func(t conformance.T) { t.Skipf("no"); note("never") })
+		cancel()
+		t.Run("late", func(conformance.T) { note("never") })
+	})
+	if want := []string{"group", "case", "case", "case", "first context canceled", "last"}; !slices.Equal(order, want) {
+		t.Errorf("got the order %q, want %q", order, want)
+	}
+	if len(failures) != 2 || failures[0] != "a xxxxx" || !strings.HasPrefix(failures[1], "panicked: oops") {
+		t.Errorf("got the failures %q", failures)
 	}
 }
 

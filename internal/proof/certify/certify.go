@@ -14,9 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
-	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Phase is a part of the run.
@@ -33,15 +31,13 @@ const (
 // Phases returns the phases that a caller may choose.
 func Phases() []Phase { return []Phase{Conformance, System, Control} }
 
-// Options are the options of Run. Opener and Settings are required.
+// Options of Run. Opener and Settings are required.
 type Options struct {
-	// Opener opens the backend, in this process and in the members. It must also be passed to
-	// Member.
+	// Opener opens the backend, here and in the members. Member must get it too.
 	Opener driver.Opener
 	// Settings is the opener's settings struct, with the configured namespace.
 	Settings any
-	// Open opens the configured namespace, which must exist. If Open is nil, Opener opens the
-	// namespace.
+	// Open opens the configured namespace, which must exist. nil: Opener opens it.
 	Open func(ctx context.Context) (driver.Backend, error)
 
 	Only         []Phase       // empty: all
@@ -51,18 +47,15 @@ type Options struct {
 	Steps        int           // faults of a run of the system suite. Default 10, at least 4
 	TTL          time.Duration // of the members. Default: at least 500 ms, by the round trip and the limits
 	Long, Serial bool          // of the conformance suite
-	// Doors are other addresses of the same store, for example other nodes of its cluster. Every
-	// second process of a case uses them. Default: the configured addresses in reverse order, if
-	// there are several.
+	// Doors are other addresses of the same store: other nodes of its cluster. Every second process
+	// of a case uses them. Empty: the configured addresses in reverse order, if there are several.
 	Doors []string
-	// Cases selects cases of the conformance suite. If it is nil, Run runs all cases and measures
-	// the store.
+	// Cases selects cases of the conformance suite. nil: all, and the store is measured.
 	Cases *regexp.Regexp
 
 	// Tenure is the running version.
 	Tenure Build
-	// Run writes the report and the histories of failures into Folder. If Folder is nil, Run does
-	// not write them.
+	// Folder gets the report and the histories of failures. nil: they are not written.
 	Folder *Folder
 	// Progress, if not nil, is called with a line at some steps, from several goroutines.
 	Progress func(line string)
@@ -77,18 +70,18 @@ const (
 	askLimit    = 10 * time.Second // one question to the store
 	leastTTL    = 500 * time.Millisecond
 	trips       = 9
-	parallel    = 4 // concurrent cases; each has several connections, of which PostgreSQL allows 100
+	parallel    = 4 // cases at a time: each has several connections, of which PostgreSQL admits 100
 )
 
 // Member reports whether Run has started this process as a member. If so, it returns when the
 // member has ended, with the exit status. A program calls it first.
 func Member(openers ...driver.Opener) (code int, is bool) { return system.Member(openers...) }
 
-// Run certifies a store. It opens the store, and runs the conformance suite, the system suite, and
-// the control without the fence. Run then removes its records, even if ctx has ended, and writes
-// the report into o.Folder, unless ctx has ended. An error means that there is no result, because
-// the store could not be opened, ctx ended, or the report was not written. Otherwise,
-// Report.Verdict has the result. Errors and reports contain no secrets from the settings.
+// Run certifies a store: the findings of its opening, the conformance suite, the system suite, and
+// the control without the fence. It then removes its records, also if ctx has ended, and writes the
+// report into o.Folder if ctx has not ended. An error means that nothing could be judged: the store
+// could not be opened, ctx ended, or the report was not written. Otherwise Report.Verdict has the
+// result. Errors and reports have no secret of the settings.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o.Seeds, o.ControlSeeds, o.Steps = cmp.Or(o.Seeds, 5), cmp.Or(o.ControlSeeds, 3), cmp.Or(o.Steps, 10)
 	o.First = cmp.Or(o.First, 1)
@@ -154,7 +147,7 @@ func beneath(namespace string) string {
 	return root
 }
 
-// run is one run, with the namespaces that it has made.
+// run is one run, and the namespaces that it has made.
 type run struct {
 	Options
 	*target
@@ -167,7 +160,7 @@ type run struct {
 	namespaces []string
 }
 
-// say reports progress. Its arguments must not contain secrets.
+// say reports progress. Its arguments must have no secrets.
 func (r *run) say(format string, args ...any) {
 	if r.Progress != nil {
 		r.Progress(fmt.Sprintf(format, args...))
@@ -175,7 +168,7 @@ func (r *run) say(format string, args ...any) {
 }
 
 // all runs the phases and removes their records. If ctx ends, it waits for the phases up to a
-// limit. The members end no later than this process.
+// limit. The members end with this process at the latest.
 func (r *run) all(ctx context.Context) (removed, left string, err error) {
 	done := make(chan error, 1)
 	go func() { done <- r.phases(ctx) }()
@@ -291,22 +284,19 @@ func (r *run) look(ctx context.Context, b driver.Backend) {
 	r.report.Store.Version = version
 }
 
-// ask limits the time of one query to the store.
+// ask limits one question to the store.
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return question(ctx)
 }
 
-// Cases returns every case of the conformance suite.
-func Cases() []suite.Case { return conformance.Harness{}.Internal(seam.Key{}).Cases() }
-
 func (r *run) conformance(ctx context.Context) {
-	cases := len(Cases())
+	cases := len(conformance.Cases())
 	var mu sync.Mutex
 	var said time.Time
 	count := 0
-	t := suite.NewRunner(parallel, func(name string) {
+	t := newRunner(parallel, func(name string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Count(name, "/") != 2 {
@@ -320,16 +310,21 @@ func (r *run) conformance(ctx context.Context) {
 	h := conformance.Harness{Name: r.Opener.Name, Version: r.report.Store.Version, New: r.store, Serial: r.Serial, Long: r.Long}
 	if r.Cases != nil {
 		h.Skip = map[string]string{}
-		for _, c := range Cases() {
-			if !r.Cases.MatchString(c.Name) {
-				h.Skip[c.Name] = notChosen
+		for _, c := range conformance.Cases() {
+			if !r.Cases.MatchString(c.Name()) {
+				h.Skip[c.Name()] = notChosen
 				cases--
 			}
 		}
 	}
 	r.say("conformance: %d cases", cases)
-	var report *suite.Report
-	errs := t.Do(ctx, "suite", func(t conformance.T) { report = h.Internal(seam.Key{}).Run(t, r.Cases == nil) })
+	var report *conformance.Report
+	errs := t.do(ctx, "suite", func(t conformance.T) {
+		report = conformance.Run(t, h)
+		if r.Cases == nil && len(report.With(conformance.Passed)) > 0 {
+			report.Measure(t, h)
+		}
+	})
 	r.report.took(report, errs)
 	if len(r.Doors) == 0 {
 		r.report.skip("the conformance suite across two doors of the store", "one address is configured: --door names another one")
@@ -354,8 +349,7 @@ func (r *run) made() []string {
 	return slices.Clone(r.namespaces)
 }
 
-// store makes a namespace for one case. The store has the faults of a network, if a proxy is
-// possible.
+// store makes a namespace for one case. Its faults are those of a network, if a proxy is possible.
 func (r *run) store(t conformance.T) *conformance.Store {
 	suffix := "/case-" + strings.ToLower(rand.Text()[:10])
 	open := func(more string, create bool) func(context.Context) (driver.Backend, error) {
@@ -397,7 +391,7 @@ func (r *run) store(t conformance.T) *conformance.Store {
 }
 
 // clean removes the namespaces, and describes the removed and the remaining records. A refusal is
-// not a failure, because a role may lack the right to delete.
+// no failure, because a role need not have the right to delete.
 func (r *run) clean(ctx context.Context, limit time.Duration) (removed, left string) {
 	namespaces := r.made()
 	if len(namespaces) == 0 {

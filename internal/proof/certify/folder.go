@@ -21,12 +21,12 @@ const (
 // Folder is the folder of a report. The caller closes it.
 type Folder struct {
 	path string
-	root *os.Root // open, so that later changes of the path have no effect
+	root *os.Root // so that later changes of the path have no effect
 }
 
 // OpenFolder makes the folder if it is missing, and checks that a report can be written into it.
-// Each file must be missing, or be part of an earlier run's report. The folder must not be a
-// symbolic link.
+// The files must be missing, or be a report of an earlier run. The folder must not be a symbolic
+// link.
 func OpenFolder(path string) (*Folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *Folder) check() error {
 	return f.root.Remove(probe)
 }
 
-// own returns an error if a file is not a report of an earlier run.
+// own returns an error if a file is no report of an earlier run.
 func (f *Folder) own(name string, begins []byte) error {
 	file, err := f.root.Open(name)
 	if err != nil {
@@ -94,7 +94,7 @@ func (f *Folder) own(name string, begins []byte) error {
 	return nil
 }
 
-// replace writes a file atomically.
+// replace writes a file as a whole.
 func (f *Folder) replace(name string, content []byte) error {
 	half := name + ".new"
 	_ = f.root.Remove(half) // left by a run that was killed
@@ -112,7 +112,7 @@ func (f *Folder) replace(name string, content []byte) error {
 	return nil
 }
 
-// write writes both forms of the report, after it has checked again which files they replace.
+// write writes both forms, after it has checked again what they replace.
 func (f *Folder) write(r *Report) error {
 	if err := f.check(); err != nil {
 		return err

@@ -61,7 +61,7 @@ func losing() intercept.Around {
 	}
 }
 
-// stale answers every other read of a log's entries with its previous answer.
+// stale answers every other read of a log's entries with what it answered before.
 func stale() intercept.Around {
 	var mu sync.Mutex
 	n := 0

@@ -10,13 +10,14 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/tenure-go/tenure/internal/proof/suite"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
 // mark begins a report in Markdown. A later run recognizes the report by it.
 const mark = "<!-- " + kind + " -->"
 
-// Limits of the values in Markdown. JSON has all values.
+// Limits of the values in Markdown; JSON has all.
 const (
 	maxText   = 1000 // characters of one value
 	maxListed = 50   // findings
@@ -154,11 +155,11 @@ func prefixed(rule, message string) string {
 	return rule + " " + message
 }
 
-// suites writes the tables of docs/internals/guarantees.md for this store.
+// suites has the tables that docs/internals/guarantees.md has, of this store.
 func (r *Report) suites(b *bytes.Buffer) {
-	report, err := suite.Read(bytes.NewReader(r.Conformance), Cases())
+	report, err := conformance.ReadReport(bytes.NewReader(r.Conformance))
 	if r.Conformance == nil || err != nil {
-		report = &suite.Report{Backend: r.Store.Backend, Limits: r.Opening.Limits, Platform: r.Platform}
+		report = &conformance.Report{Backend: r.Store.Backend, Limits: r.Opening.Limits, Platform: r.Platform}
 	} else {
 		report = safe(report)
 	}
@@ -170,7 +171,7 @@ func (r *Report) suites(b *bytes.Buffer) {
 	}
 	if r.Conformance != nil || r.System != nil || r.Control != nil {
 		b.WriteString("\n")
-		_ = suite.WriteMarkdown(b, Cases(), report) // a buffer accepts everything
+		_ = conformance.WriteMarkdown(b, report) // a buffer accepts everything
 	}
 	for _, s := range []struct {
 		name string
@@ -191,7 +192,7 @@ func (r *Report) suites(b *bytes.Buffer) {
 }
 
 // safe returns a copy whose texts have no effect on Markdown.
-func safe(r *suite.Report) *suite.Report {
+func safe(r *conformance.Report) *conformance.Report {
 	var text bytes.Buffer
 	var v map[string]any
 	if r.WriteJSON(&text) != nil || json.Unmarshal(text.Bytes(), &v) != nil {
@@ -214,7 +215,7 @@ func safe(r *suite.Report) *suite.Report {
 	if err != nil {
 		return r
 	}
-	out, err := suite.Read(bytes.NewReader(encoded), Cases())
+	out, err := conformance.ReadReport(bytes.NewReader(encoded))
 	if err != nil {
 		return r
 	}
@@ -237,15 +238,15 @@ func (r *Report) Lines() []Line {
 	}
 	if r.Conformance != nil {
 		var counts struct {
-			Results []struct{ Outcome suite.Outcome }
+			Results []struct{ Outcome conformance.Outcome }
 		}
 		_ = json.Unmarshal(r.Conformance, &counts) // it was encoded here
-		n := map[suite.Outcome]int{}
+		n := map[conformance.Outcome]int{}
 		for _, res := range counts.Results {
 			n[res.Outcome]++
 		}
 		out = append(out, Line{string(Conformance), r.result(Conformance),
-			fmt.Sprintf("%d passed, %d failed, %d skipped", n[suite.Passed], n[suite.Failed], n[suite.Skipped])})
+			fmt.Sprintf("%d passed, %d failed, %d skipped", n[conformance.Passed], n[conformance.Failed], n[conformance.Skipped])})
 	}
 	if s := r.System; s != nil {
 		out = append(out, Line{string(System), r.result(System), figuresOf(&s.Runs)})
@@ -260,7 +261,7 @@ func (r *Report) Lines() []Line {
 	return out
 }
 
-func figuresOf(f *suite.Runs) string {
+func figuresOf(f *figures.Runs) string {
 	return fmt.Sprintf("%d runs, %d writes accepted, %d requests fenced, %d takeovers, %d late writes",
 		f.Runs, f.Accepted, f.Fenced, f.Takeovers, f.Late)
 }

@@ -71,8 +71,8 @@ func onEtcd(s settings) (*target, error) {
 
 func isHTTPS(address string) bool { return strings.HasPrefix(address, "https://") }
 
-// proxied sets how the members reach servers through proxies, if the addresses have the form
-// host:port or http://host:port.
+// proxied sets how the members reach servers through proxies, if the addresses are host:port, or
+// http:// before it.
 func (t *target) proxied(s settings, key string, addresses []string) {
 	var addrs []string
 	for _, a := range addresses {
@@ -349,7 +349,7 @@ func removedRecords(records int64, namespaces []string) string {
 	return fmt.Sprintf("%d records of %d namespaces", records, len(namespaces))
 }
 
-// tls returns the TLS configuration of the options, or nil if no option asks for TLS.
+// tls returns the options' TLS configuration, nil if no option asks for it.
 func (s settings) tls(asked bool) (*tls.Config, error) {
 	if !asked {
 		return nil, nil

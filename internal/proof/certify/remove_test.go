@@ -11,9 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestRemoveInParts: a removal that ends in the middle leaves no namespace that a member opens or
-// creates, and the next removal completes it. The tests of cmd/tenure show the same for SQL. The
-// other stores remove a namespace in one step.
+// TestRemoveInParts: a removal that ends in the middle leaves no namespace that a member opens or creates, and the next
+// one completes it. cmd/tenure has the same for SQL; the other stores remove a namespace in one step.
 func TestRemoveInParts(t *testing.T) {
 	t.Parallel()
 	opener, of := onServer(t, "zookeeper")

@@ -5,24 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/figures"
 	"github.com/tenure-go/tenure/internal/proof/history"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
 // Verdict is the result of a run.
 type Verdict string
 
-// The verdicts. The first one that applies is the verdict of a run.
+// The verdicts. The first that applies counts.
 const (
 	NotOpened Verdict = "not opened"     // nothing was judged
 	Broken    Verdict = "broken"         // a rule was broken
-	Nothing   Verdict = "proves nothing" // a phase did too little work for its figures
+	Nothing   Verdict = "proves nothing" // a phase did too little for its figures
 	Held      Verdict = "held"           // no phase that was run broke a rule
 )
 
@@ -33,13 +35,13 @@ const kind = "report of tenure certify"
 type Report struct {
 	Kind    string   `json:"kind"`
 	Verdict Verdict  `json:"verdict"`
-	Why     []string `json:"why"` // reasons for the verdict; if a rule was broken, the rules
+	Why     []string `json:"why"` // reasons for the verdict; for a breach its rules
 
-	Tenure   Build            `json:"tenure"`
-	Platform suite.Platform   `json:"platform"`
-	Store    Store            `json:"store"`
-	Options  RunOptions       `json:"options"`
-	Took     map[Phase]string `json:"took"`
+	Tenure   Build                `json:"tenure"`
+	Platform conformance.Platform `json:"platform"`
+	Store    Store                `json:"store"`
+	Options  RunOptions           `json:"options"`
+	Took     map[Phase]string     `json:"took"`
 
 	Opening     OpeningReport   `json:"opening"`
 	Conformance json.RawMessage `json:"conformance,omitempty"` // in the form of docs/reports
@@ -60,7 +62,7 @@ type Build struct {
 	Modified bool   `json:"modified"`
 }
 
-// Store describes the store that was certified.
+// Store says what was certified.
 type Store struct {
 	Backend   string    `json:"backend"`
 	Version   string    `json:"version,omitempty"` // empty: unknown
@@ -72,7 +74,7 @@ type Store struct {
 // Setting is one setting of the configuration.
 type Setting struct {
 	Name  string `json:"name"`
-	Value string `json:"value"` // xxxxx if it is secret
+	Value string `json:"value"` // xxxxx for a secret
 }
 
 // RunOptions are the options of the run.
@@ -108,7 +110,7 @@ type RuleCount struct {
 
 // SystemReport has the figures of real processes.
 type SystemReport struct {
-	suite.Runs
+	figures.Runs
 	Planned  int            `json:"planned"` // runs
 	Judged   []string       `json:"judged"`  // rules, in each run
 	Compared int64          `json:"compared_steps"`
@@ -118,7 +120,7 @@ type SystemReport struct {
 // Finding is one finding of a phase.
 type Finding struct {
 	Phase   Phase  `json:"phase"`
-	Rule    string `json:"rule,omitempty"` // empty if the finding is about no rule
+	Rule    string `json:"rule,omitempty"` // empty: it is about no rule
 	Check   string `json:"check"`
 	Message string `json:"message"`
 	breach  bool
@@ -133,8 +135,9 @@ type Skip struct {
 func newReport(o *Options, t *target, s settings, root string) *Report {
 	return &Report{
 		Kind: kind, Why: []string{}, Tenure: o.Tenure,
-		Platform: suite.Here(),
-		Store:    Store{Backend: o.Opener.Name, Where: t.where, Namespace: root, Settings: s.shown()},
+		Platform: conformance.Platform{Made: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), OS: runtime.GOOS,
+			Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
+		Store: Store{Backend: o.Opener.Name, Where: t.where, Namespace: root, Settings: s.shown()},
 		Options: RunOptions{Only: o.Only, Seeds: o.Seeds, First: o.First, ControlSeeds: o.ControlSeeds, Steps: o.Steps,
 			TTL: o.TTL, Long: o.Long, Serial: o.Serial},
 		Took: map[Phase]string{}, Findings: []Finding{}, Skipped: []Skip{}, Opening: OpeningReport{Findings: []driver.Finding{}},
@@ -148,8 +151,8 @@ func (r *Report) skip(what, why string) { r.Skipped = append(r.Skipped, Skip{wha
 
 func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }
 
-// took adds the outcomes of the conformance suite to the report.
-func (r *Report) took(report *suite.Report, errs []string) {
+// took takes the outcomes of the conformance suite.
+func (r *Report) took(report *conformance.Report, errs []string) {
 	if report == nil {
 		for _, e := range errs {
 			r.find(Finding{Phase: Conformance, Check: "the suite", Message: e})
@@ -161,30 +164,30 @@ func (r *Report) took(report *suite.Report, errs []string) {
 	if err := report.WriteJSON(&text); err == nil {
 		r.Conformance = bytes.TrimSpace(text.Bytes())
 	}
-	for _, rule := range suite.Rules() {
+	for _, rule := range conformance.Rules() {
 		count := RuleCount{Rule: string(rule), Title: rule.Title()}
-		for _, res := range report.Results {
+		for _, res := range report.Results() {
 			if slices.Contains(res.Rules, rule) {
 				switch res.Outcome {
-				case suite.Passed:
+				case conformance.Passed:
 					count.Passed++
-				case suite.Failed:
+				case conformance.Failed:
 					count.Failed++
-				case suite.Skipped:
+				case conformance.Skipped:
 					count.Skipped++
 				}
 			}
 		}
 		r.Rules = append(r.Rules, count)
 	}
-	for _, res := range report.With(suite.Failed) {
+	for _, res := range report.With(conformance.Failed) {
 		for _, m := range res.Messages {
 			rule, breach := ruleOf(m, res.Rules)
 			r.find(Finding{Phase: Conformance, Rule: rule, Check: res.Case, Message: m, breach: breach})
 		}
 	}
 	left := 0
-	for _, res := range report.With(suite.Skipped) {
+	for _, res := range report.With(conformance.Skipped) {
 		if slices.Equal(res.Messages, []string{notChosen}) {
 			left++
 			continue
@@ -196,16 +199,15 @@ func (r *Report) took(report *suite.Report, errs []string) {
 	}
 }
 
-// notChosen is the reason for skipping a phase or a case that Options.Only or Cases does not
-// select.
+// notChosen is why a phase or a case was skipped that Options.Only or Cases do not select.
 const notChosen = "not chosen"
 
 // ruleOf returns the rule at the beginning of a failed case's message, and whether the message says
 // that the rule was broken. A preparing step that failed or hung breaks no rule.
-func ruleOf(message string, rules []suite.Rule) (string, bool) {
+func ruleOf(message string, rules []conformance.Rule) (string, bool) {
 	word, rest, _ := strings.Cut(message, " ")
 	word = strings.TrimSuffix(word, ":")
-	if slices.Contains(suite.Rules(), suite.Rule(word)) {
+	if slices.Contains(conformance.Rules(), conformance.Rule(word)) {
 		return word, !strings.HasPrefix(rest, "cannot be judged") && !strings.HasPrefix(rest, "hung:")
 	}
 	if len(rules) > 0 {
@@ -214,14 +216,14 @@ func ruleOf(message string, rules []suite.Rule) (string, bool) {
 	return "", false
 }
 
-// traffic is the rule in findings about a run with too little traffic.
+// traffic is the rule of findings that a run had too little traffic.
 const traffic = "traffic"
 
-// inTime lists the rules that a store breaks if it is merely slow or away. They are not judged if a
+// inTime are the rules that a store breaks if it is only slow, or away. They are not judged if a
 // run had too little traffic.
 var inTime = []string{"V1", "V2", "V6", "W1"}
 
-// played adds the figures of the system suite to the report.
+// played takes the figures of the system suite.
 func (r *Report) played(phase Phase, planned int, report *system.Report, errs []string) {
 	if report != nil && report.Runs > 0 {
 		s := &SystemReport{Runs: *report.Figures(), Planned: planned, Judged: system.Judged(), Compared: report.Compared, Faults: report.Faults}
@@ -258,8 +260,7 @@ func (r *Report) played(phase Phase, planned int, report *system.Report, errs []
 func (r *Report) judge(err error) {
 	r.Opening.Outcome = "opened"
 	if err != nil {
-		// If the store was never opened, it is unknown which part of a setting is a misplaced
-		// secret.
+		// If nothing opened, it is unknown which part of a setting is a misplaced secret.
 		r.Store = Store{Backend: r.Store.Backend, Settings: []Setting{}}
 		r.Opening.Outcome, r.Verdict, r.Why = err.Error(), NotOpened, []string{err.Error()}
 		return
@@ -293,7 +294,7 @@ func (r *Report) judge(err error) {
 	}
 }
 
-// idle returns the reason why a run judged nothing. The control alone does not judge a store.
+// idle returns why a run judged nothing. The control alone judges no store.
 func (r *Report) idle() []string {
 	passed := slices.ContainsFunc(r.Rules, func(c RuleCount) bool { return c.Passed > 0 })
 	switch {
@@ -306,8 +307,8 @@ func (r *Report) idle() []string {
 }
 
 // scrub replaces secrets in the texts of the report that come from outside: errors, messages, and
-// the store's description of itself. Words that this package itself writes stay unchanged, even if
-// one of them equals a secret. Settings and addresses contain no secrets.
+// the store's description of itself. The report's own words stay, even if one of them is a secret.
+// Settings and addresses have no secrets.
 func (r *Report) scrub(f func(string) string) {
 	texts := []*string{&r.Store.Version, &r.Opening.Rollback}
 	if r.Verdict == NotOpened {
@@ -339,7 +340,7 @@ func messages(report json.RawMessage, f func(string) string) json.RawMessage {
 	}
 	results, _ := v["results"].([]any)
 	for _, res := range results {
-		if res, ok := res.(map[string]any); ok && res["outcome"] == string(suite.Failed) {
+		if res, ok := res.(map[string]any); ok && res["outcome"] == string(conformance.Failed) {
 			res["messages"] = scrubValue(res["messages"], f)
 		}
 	}
@@ -367,8 +368,8 @@ func scrubValue(v any, f func(string) string) any {
 	return v
 }
 
-// errNoReport is the error of a report that cannot be encoded. Only a mistake in this package can
-// cause it.
+// errNoReport is the error of a report that cannot be encoded, which only a mistake in this package
+// causes.
 var errNoReport = errors.New("tenure: certify: the report cannot be written as JSON")
 
 // JSON returns the report for programs.

@@ -40,8 +40,7 @@ func onServer(t *testing.T, backend string) (driver.Opener, any) {
 	}
 }
 
-// TestServed: the records are removed afterwards, and each store is at the place that its settings
-// name.
+// TestServed: the records are removed afterwards, and each store is where its settings say.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	turns := make(chan struct{}, 2) // because the phases count events within a time

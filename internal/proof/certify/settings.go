@@ -145,9 +145,9 @@ func (s settings) addresses() []string {
 	return append(out, s.text("address", ""))
 }
 
-// guessed returns the texts that may be the password in an address that does not parse, or that
-// parses differently than its author meant. These are everything before the last "@", and the parts
-// between characters that had to be escaped.
+// guessed returns the texts that may be the password in an address that does not parse, or that its
+// author did not mean: everything before the last "@", and the parts between characters that had to
+// be escaped.
 func guessed(address string) []string {
 	if _, after, ok := strings.Cut(address, "://"); ok {
 		address = after
@@ -191,7 +191,7 @@ func scrubber(secrets []string) func(string) string {
 			}
 		}
 	}
-	// The longest secret comes first, because one secret may be a part of another.
+	// The longest first, because one may be a part of another.
 	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
 	return func(text string) string {
 		for _, word := range words {
@@ -202,7 +202,7 @@ func scrubber(secrets []string) func(string) string {
 }
 
 // longEnough is the length in bytes from which a secret is replaced at any position. A shorter
-// secret is replaced only as a whole word, because "e" occurs in most texts.
+// secret is replaced as a whole word, because "e" occurs in most texts.
 const longEnough = 8
 
 // without returns text without a secret.

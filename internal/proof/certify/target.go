@@ -24,20 +24,20 @@ import (
 // target is a store on which the suite runs.
 type target struct {
 	where   string                                                                      // where the store is, without secrets
-	secrets []string                                                                    // secrets besides those of the settings, which no output may contain
+	secrets []string                                                                    // secrets besides those of the settings, for no output
 	remove  func(ctx context.Context, root string, namespaces []string) (string, error) // describes the removed records
 	left    string                                                                      // describes the remaining records
 	version func(ctx context.Context) (string, error)                                   // returns the store's version
 
-	// The servers that the members can reach through a proxy, and the settings for the proxy's
-	// addresses. If there are none, uncut has the reason.
+	// The servers that the members can reach through a proxy, and the settings for its addresses.
+	// Without them, uncut has the reason.
 	addrs   []string
 	through func(addrs []string) settings
 	uncut   string
 }
 
-// newTarget returns certify's knowledge of a backend, besides its opener. Its errors contain no
-// part of a data source name.
+// newTarget returns what certify knows of a backend besides its opener. Its errors have no part of
+// a data source name.
 func newTarget(backend string, s settings) (*target, error) {
 	find, ok := map[string]func(settings) (*target, error){
 		"sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL,
@@ -53,12 +53,11 @@ func newTarget(backend string, s settings) (*target, error) {
 	return t, nil
 }
 
-// Remove removes the records of one namespace, and describes them. The argument of is an opener's
-// settings. On etcd, Consul and Redis, it removes all records in one step. On SQL stores and
-// ZooKeeper, removing a large namespace would take longer than one transaction may. There, Remove
-// first deletes or overwrites a record that members need to open the namespace. Last, it deletes
-// the record that keeps members from creating the namespace. If Remove fails between the two,
-// another call removes the rest.
+// Remove removes the records of a namespace, and of no other one, and describes them. of is an
+// opener's settings. etcd, Consul and Redis remove all in one step. On SQL and ZooKeeper a large
+// namespace would take longer than one transaction may. There Remove first deletes or overwrites the
+// record without which no member opens the namespace, and last the record beside which no member
+// creates it. If Remove fails in between, another call removes the rest.
 func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
 	t, err := newTarget(backend, settingsOf(of))
 	if err == nil {
@@ -67,7 +66,7 @@ func Remove(ctx context.Context, backend string, of any, namespace string) (what
 	return what, err
 }
 
-// onOther returns the target of a backend that this package does not know.
+// onOther returns a backend that this package does not know.
 func onOther(settings) (*target, error) {
 	return &target{
 		where: "as its settings say",
@@ -183,7 +182,7 @@ func throughPostgres(t *target, s settings, cfg *pgx.ConnConfig) {
 // overTLS is the reason for using no proxy.
 const overTLS = "the connection may use TLS, and a proxy has another name than the server"
 
-// asked returns the version that a query returns.
+// asked returns the version that a query answers.
 func asked(ctx context.Context, db *sql.DB, name, query string) (string, error) {
 	var version string
 	err := db.QueryRowContext(ctx, query).Scan(&version)
@@ -254,9 +253,9 @@ func memberTables() []string {
 	return []string{"rosters", "beats", "departures", "members", "nodes"} // the first, because nothing opens without it
 }
 
-// deleteRows deletes the rows of exactly this namespace in each table from which the user may
-// delete. The tables' keys begin with the namespace. If root is the namespace, deleteRows stops at
-// the first error. The prefix is valid, because the backend has opened with it.
+// deleteRows deletes the rows of exactly this namespace, with which the tables' keys begin, in each
+// table from which the user may delete. If root is the namespace, it stops at the first error. The
+// backend that opened with the prefix has checked it.
 func deleteRows(
 	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder, root string, namespaces []string,
 ) (int64, error) {

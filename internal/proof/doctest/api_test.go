@@ -40,8 +40,7 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// exportedNow lists the exported names of the packages for other modules, in the form of
-// docs/api.txt.
+// exportedNow lists what the packages for other modules export, as docs/api.txt does.
 func exportedNow(t *testing.T) map[string]bool {
 	t.Helper()
 	now := make(map[string]bool)

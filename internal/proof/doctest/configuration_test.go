@@ -132,7 +132,7 @@ func TestConfiguration(t *testing.T) {
 	mutate.Document(t, filepath.Join(root, "docs", "configuration.md"), "keys", b.String(), *update)
 }
 
-// writeKeys writes a row for each key of a struct, and below it the rows of the key's own part.
+// writeKeys writes a row for each key of a struct, and below it those of its own part.
 func writeKeys(t *testing.T, b *strings.Builder, dir, of, above string) {
 	t.Helper()
 	keys := keysOf(t, dir, of)
@@ -160,8 +160,8 @@ func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	return files
 }
 
-// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a
-// tag has no name. If the folder does not have the struct, there are no keys.
+// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a tag has no name. If
+// the folder has no such struct, there are none.
 func keysOf(t *testing.T, dir, of string) []key {
 	t.Helper()
 	structs := make(map[string]*ast.StructType)

@@ -16,8 +16,8 @@ var (
 	errorRow = regexp.MustCompile("(?m)^\\| `(Err[A-Z]\\w+)`(?: \\[`([\\w.]+)`\\])? \\| (.+) \\| .+ \\|$")
 )
 
-// TestErrors compares the page with core's errors. Each error has a row. The row of a write's error
-// says "nothing was" if and only if NotApplied returns true for the error.
+// TestErrors compares the page with core's errors: each has a row, and the row of a write's error says "nothing was"
+// if and only if NotApplied does.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	code := declared.FindAllStringSubmatch(pageText(t, "core/errors.go"), -1)

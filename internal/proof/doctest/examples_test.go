@@ -15,12 +15,13 @@ import (
 func notCallable() map[string]string {
 	return map[string]string{
 		"conformance/containers": "Run takes a *testing.T, and a Docker engine",
+		"conformance/system":     "Run takes a *testing.T, and a TestMain",
 		"tenuretest":             "Run takes a *testing.T; a test plays the example's scenario",
 	}
 }
 
 // TestExamples: each package that exports something has an example, and each example has an output.
-// Without an output, the go command does not run the example.
+// Without one the go command does not run it.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	packages := make(map[string]bool)

@@ -12,8 +12,7 @@ var (
 	inGoOnly = regexp.MustCompile(`\b(?:Open[A-Z]\w*|new\(|Default[A-Z]\w*|\w+Options)\b`)
 )
 
-// inFile changes comments for programmers into text for writers of a configuration file: keys
-// replace the names of fields.
+// inFile changes what comments say to programmers into what the writer of a file reads: keys for the names of fields.
 func inFile(t *testing.T, dir string, keys []key) {
 	t.Helper()
 	names := map[string]string{"Watchdog": "`watchdog`", "Meta": "`meta`"} // fields of core.Options

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // TestLimits compares the limits in docs/sizing.md with the backends' limits in their reports, and
@@ -44,9 +44,14 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func readReport(t *testing.T, backend string) *suite.Report {
+func readReport(t *testing.T, backend string) *conformance.Report {
 	t.Helper()
-	r, err := suite.ReadFile(filepath.Join(root, "docs", "reports"), backend, nil)
+	f, err := os.Open(filepath.Join(root, "docs", "reports", backend+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := conformance.ReadReport(f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,6 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/mutate"
-	"github.com/tenure-go/tenure/internal/proof/suite"
-	"github.com/tenure-go/tenure/internal/seam"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of docs")
@@ -36,11 +34,11 @@ func TestRuleIndex(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString("## Stores\n\nEach backend keeps these ([core/driver](../../core/driver/doc.go)).\n\n| rule | says | tested by |\n|---|---|---|\n")
-	for _, r := range suite.Rules() {
+	for _, r := range conformance.Rules() {
 		var cases []string
-		for _, c := range (conformance.Harness{}).Internal(seam.Key{}).Cases() {
+		for _, c := range conformance.Cases() {
 			if slices.Contains(c.Rules, r) {
-				cases = append(cases, c.Name)
+				cases = append(cases, c.Name())
 			}
 		}
 		fmt.Fprintf(&b, "| **%s** %s | %s | %s |\n", r, r.Title(), r.Explain(), few(cases))

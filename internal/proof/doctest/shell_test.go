@@ -52,7 +52,7 @@ member() { "$BUILT/tenure" run --shard "$1" -- sleep 600 >"member-$1.log" 2>&1 &
 	// There is no image without a registry. TestBlocks runs the page's program on a server of this
 	// machine.
 	withoutImages = "docker() { :; }\n"
-	// A test installs no packages, so the server and the class of zkCli.sh come from make servers.
+	// A test installs no packages: the server and the class of zkCli.sh are those of make servers.
 	zooKeeperHere = `sudo() { [ "$1" = apt-get ] ||
   java -cp '/usr/share/java/*' org.apache.zookeeper.server.ZooKeeperServerMain 2181 "$PWD/zk" >zk.log 2>&1 & }
 zkCli.sh() { java -cp '/usr/share/java/*' org.apache.zookeeper.ZooKeeperMain -server 127.0.0.1:2181 "$@" 2>/dev/null; }

@@ -774,22 +774,23 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/system"
 	"github.com/tenure-go/tenure/core/driver"
 	mystore "pages/mystore"
 )
 
-func TestMain(m *testing.M) { os.Exit(conformance.Main(m, mystore.Opener())) }
+func TestMain(m *testing.M) { os.Exit(system.Main(m, mystore.Opener())) }
 
 func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{Name: "mystore", New: newStore})
 }
 
-func TestGarbage(t *testing.T) { conformance.TestGarbage(t, newStore, 0) }
+func TestGarbage(t *testing.T) { system.Garbage(t, newStore(conformance.Wrap(t)), 0) }
 
 func TestSystem(t *testing.T) {
-	conformance.TestSystem(t, conformance.SystemConfig{Opener: mystore.Opener(), Store: func(t conformance.T, _ uint64) *conformance.SystemStore {
+	system.Run(t, system.Config{Opener: mystore.Opener(), Store: func(t conformance.T, _ uint64) *system.Store {
 		addr, wire := conformance.Proxy(t, "127.0.0.1:1")
-		return &conformance.SystemStore{Options: map[string]string{"address": addr},
+		return &system.Store{Options: map[string]string{"address": addr},
 			Cut: func(context.Context) (func() error, error) {
 				heal := wire.Cut()
 				return func() error { heal(); return nil }, nil

@@ -25,7 +25,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	faults  Faults
-	mute    bool          // the server was never dialed
+	mute    bool          // the server was never dialled
 	changed chan struct{} // closed, and replaced, at each change of the fields guarded by mu
 	server  *net.TCPConn  // nil until dialled
 	over    bool          // both sides are closed, or about to be
@@ -38,10 +38,10 @@ func newConn(p *Proxy, client *net.TCPConn, number int64, f Faults) *Conn {
 	return c
 }
 
-// Client returns the client's address, by which a test can find its connection.
+// Client returns the client's address, by which a test finds its connection.
 func (c *Conn) Client() net.Addr { return c.client.RemoteAddr() }
 
-// Set applies f to this connection only, until the next Set of the proxy.
+// Set applies f to this connection alone, until the next Set of the proxy.
 func (c *Conn) Set(f Faults) error {
 	if err := f.check(&c.proxy.o); err != nil {
 		return err
@@ -99,8 +99,8 @@ func (c *Conn) resetLocked() {
 	c.proxy.count(func(s *Stats) { s.Resets++ })
 }
 
-// abort closes a connection so that its peer sees a reset. It ignores errors, which mean that the
-// connection is already closed.
+// abort closes a connection so that its peer sees a reset. An error means that it is closed
+// already.
 func abort(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

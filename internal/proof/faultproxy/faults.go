@@ -9,28 +9,27 @@ import (
 type Faults struct {
 	Requests Flow // from the client to the server
 	Replies  Flow // from the server to the client
-	// Mute accepts connections and never answers. The proxy does not dial the server, and drops the
-	// client's bytes. Mute applies to connections when they are accepted. When Mute is lifted, the
-	// proxy resets the muted connections.
+	// Mute accepts connections and never answers. The server is not dialled, and the client's bytes
+	// are dropped. It applies to a connection when it is accepted. Lifting it resets the muted
+	// connections.
 	Mute bool
 }
 
 // Flow has the faults of one direction of a connection.
 type Flow struct {
-	// Swallow loses everything, including the end of the stream, and the bytes held or delayed at
-	// that moment. The package comment describes what happens when it is lifted. Swallow takes
-	// precedence over all other faults.
+	// Swallow loses everything: the end of the stream, and the bytes held or delayed at that moment
+	// too. The package comment describes its lifting. It takes precedence over all other faults.
 	Swallow bool
-	// Hold keeps everything back, including the end of the stream, until Hold is lifted. When the
-	// proxy keeps Options.MaxHeld bytes, it stops reading from the sender.
+	// Hold keeps everything, including the end of the stream, in order until it is lifted. When
+	// Options.MaxHeld bytes are kept, the proxy stops reading from the sender.
 	Hold bool
-	// Latency is how long the proxy delays bytes after it has read them. Default 0.
+	// Latency is the delay of every piece after it was read. Default 0.
 	Latency time.Duration
 	// Drip forwards single bytes at this interval. 0 forwards all bytes together.
 	Drip time.Duration
-	// Decide is called for each frame, in the order of the stream. If it is nil, all frames pass.
-	// It needs a Framer for this direction, and must not keep or change the frame. It may be called
-	// for several connections concurrently, and may call the proxy's methods except Close.
+	// Decide is called for each frame, in the order of the stream; nil passes all. It needs a
+	// Framer for this direction, and must not keep or change the frame. It may be called for
+	// several connections concurrently, and may call the proxy's methods except Close.
 	Decide func(frame []byte) Verdict
 }
 
@@ -46,15 +45,15 @@ const (
 )
 
 // BlackHole cuts a connection without a reset. Neither side ever receives anything from the other
-// side again, not even its close.
+// again, not even its close.
 func BlackHole() Faults {
 	return Faults{Requests: Flow{Swallow: true}, Replies: Flow{Swallow: true}}
 }
 
-// Framer returns the length of the first frame of b, which may be longer than b. If b is too short
-// to decide, it returns 0, and is called again with more bytes. If b does not begin with a frame,
-// it returns a negative number, and the rest of the stream passes unframed. A Framer must not keep
-// or change b, and must be safe for concurrent use.
+// Framer returns the length of the first frame of b, which may be more than b has. It returns 0 if
+// b is too short to decide. It returns a negative number if b does not begin with a frame, and the
+// rest of the stream then passes unframed. It is called again with the same bytes and more after
+// them. It must not keep or change b, and must be safe for concurrent use.
 type Framer func(b []byte) (n int)
 
 func (f Faults) check(o *Options) error {

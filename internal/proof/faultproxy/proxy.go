@@ -15,23 +15,23 @@ import (
 // ErrClosed is the error of calls on a closed proxy.
 var ErrClosed = errors.New("tenure: faultproxy: closed")
 
-// Options are the options of a proxy. The zero value is valid.
+// Options of a proxy. The zero value works.
 type Options struct {
 	// Listen is the TCP address to listen on. Empty picks a free port of 127.0.0.1 below the range
 	// of the kernel's outgoing connections, so that the port is still free when Admit follows
 	// Refuse.
 	Listen string
-	// MaxConns limits the number of open connections; 0 means 1024.
+	// MaxConns limits the open connections; 0 is 1024.
 	MaxConns int
-	// MaxHeld limits how many bytes may wait in each direction of a connection; 0 means 4 MiB. A
-	// single read or frame may exceed the limit.
+	// MaxHeld limits the waiting bytes per connection and direction; 0 is 4 MiB. One read or one
+	// frame may exceed it.
 	MaxHeld int
-	// MaxFrame limits the length of a frame; 0 means 16 MiB.
+	// MaxFrame limits the length of a frame; 0 is 16 MiB.
 	MaxFrame int
-	// DialTimeout limits how long the proxy tries to connect to the server; 0 means 10 s.
+	// DialTimeout limits the connecting to the server; 0 is 10 s.
 	DialTimeout time.Duration
-	// RequestFramer and ReplyFramer divide the two directions into frames, which are forwarded when
-	// complete. A direction with a nil Framer has no frames.
+	// RequestFramer and ReplyFramer cut the two directions into frames, which are forwarded when
+	// complete. With nil a direction has no frames.
 	RequestFramer, ReplyFramer Framer
 }
 
@@ -112,8 +112,8 @@ func listen(addr string) (*net.TCPListener, error) {
 // Addr returns the address to connect to, host:port. It is constant.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Set applies f to all connections, open and new. It affects everything that a client or server
-// sends after Set has returned.
+// Set applies f to all connections, open and new. Everything that a client or server sends after
+// Set returned is treated by f.
 func (p *Proxy) Set(f Faults) error { return p.set(f, true) }
 
 // SetNew applies f to connections accepted from now on.
@@ -170,7 +170,7 @@ func (p *Proxy) Refuse() error {
 	return l.stop()
 }
 
-// Admit opens the port again. Admit fails if another process has taken the port.
+// Admit opens the port again. It fails if another process has taken it.
 func (p *Proxy) Admit() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,8 +188,8 @@ func (p *Proxy) Admit() error {
 	return nil
 }
 
-// Close resets all connections, closes the port and waits for every goroutine. A second Close also
-// waits, and returns nil.
+// Close resets all connections, closes the port and waits for every goroutine.
+// A second Close waits too, and is no error.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.cancel()

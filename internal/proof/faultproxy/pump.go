@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// pump forwards one direction of a connection. One goroutine reads into a queue, and another
-// goroutine forwards from it. Faults apply when bytes leave the queue, so they also apply to
-// waiting bytes.
+// pump forwards one direction of a connection. One goroutine reads into a queue, and another one
+// forwards from it. Faults apply when bytes leave the queue, so they also apply to waiting bytes.
 type pump struct {
 	c        *Conn
 	dir      direction
@@ -99,7 +98,7 @@ func (p *pump) take(b []byte) {
 	p.partial = append([]byte(nil), b...)
 }
 
-// frame queues one frame, according to the result of Decide.
+// frame queues one frame, as Decide says.
 func (p *pump) frame(b []byte) {
 	p.c.mu.Lock()
 	decide := p.c.faults.flow(p.dir).Decide
@@ -170,8 +169,8 @@ func (p *pump) write() {
 		n, err := p.dst.Write(x.data)
 		p.c.mu.Lock()
 		p.hold(-len(x.data))
-		// The receiver has closed the connection, and the receiver's own reader reports this. Its
-		// earlier bytes may still wait in the other direction, so the connection is not cut here.
+		// The receiver has closed, and its own reader reports it. Its earlier bytes may still wait
+		// in the other direction, so the connection is not cut here.
 		p.lost = p.lost || err != nil
 		p.c.proxy.count(func(s *Stats) {
 			s.flow(p.dir).Forwarded += int64(n)
@@ -217,8 +216,8 @@ func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
 	}
 }
 
-// pop returns the bytes that the faults let pass now. If there are none, pause is the longest time
-// to wait for a change, or 0 for no limit. The caller holds c.mu.
+// pop returns the bytes that the faults let pass now. Without any, pause is the longest time to
+// wait for a change, 0 for no limit. The caller holds c.mu.
 func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration) {
 	f := p.c.faults.flow(p.dir)
 	if f.Swallow || p.lost {
@@ -245,8 +244,7 @@ func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration)
 	return x, true, false, 0
 }
 
-// discard drops the queue, and reports whether the queue had the end of the stream. The caller
-// holds c.mu.
+// discard drops the queue, and reports whether it had the end of the stream. The caller holds c.mu.
 func (p *pump) discard() (ended bool) {
 	n := 0
 	for _, x := range p.queue {

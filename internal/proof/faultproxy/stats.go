@@ -14,8 +14,8 @@ type Stats struct {
 	Replies    FlowStats
 }
 
-// FlowStats counts one direction of all connections. The bytes of an incomplete frame count only in
-// Read.
+// FlowStats counts one direction of all connections. Bytes of an incomplete frame
+// are in Read only.
 type FlowStats struct {
 	Read       int64 // bytes read from the sender
 	Forwarded  int64 // bytes written to the receiver
@@ -40,9 +40,8 @@ func (p *Proxy) Stats() Stats {
 	return p.stats
 }
 
-// Wait blocks until cond returns true for the counts, and returns nil. It returns the cause of ctx
-// if ctx ends first, and ErrClosed if the proxy is closed. It calls cond with a copy of the counts,
-// in the caller's goroutine.
+// Wait blocks until cond holds for the counts, and returns nil. If ctx ends first, it returns ctx's
+// cause, and if the proxy is closed, ErrClosed. It calls cond with a copy, in this goroutine.
 func (p *Proxy) Wait(ctx context.Context, cond func(Stats) bool) error {
 	for {
 		p.countMu.Lock()

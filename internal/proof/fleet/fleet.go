@@ -23,7 +23,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// childEnv is the environment variable that makes a process a member. Its value is the setting.
+// childEnv is the environment variable that makes a process a member. It has the setting.
 const childEnv = "TENURE_FLEET_CHILD"
 
 // upLine is the first line that a member prints.
@@ -35,8 +35,8 @@ type setting struct {
 	Of     json.RawMessage
 }
 
-// Main is for TestMain. If a Fleet started this process, Main runs child with the argument of
-// Start, until SIGTERM ends ctx. Otherwise, it runs the tests. The result is the exit status.
+// Main is for TestMain. If a Fleet started this process, Main runs child until SIGTERM ends ctx.
+// Otherwise it runs the tests. child gets Start's argument. The result is the exit status.
 func Main[S any](m *testing.M, child func(ctx context.Context, b core.Backend, o *core.Options, set S) error) int {
 	text := os.Getenv(childEnv)
 	if text == "" {
@@ -80,8 +80,7 @@ func run[S any](text string, child func(context.Context, core.Backend, *core.Opt
 	return child(ctx, b, o, of)
 }
 
-// Fleet has the processes of one test, and kills them when the test ends. Only one goroutine may
-// use it.
+// Fleet has the processes of one test, and kills them at its end. One goroutine uses it.
 type Fleet struct {
 	*testing.T
 	Rand    *rand.Rand
@@ -115,7 +114,7 @@ func (f *Fleet) Open() core.Backend {
 type Proc struct {
 	cmd   *exec.Cmd
 	proxy *faultproxy.Proxy
-	up    chan struct{} // closed when the process has begun to run and can stop in an orderly way
+	up    chan struct{} // closed once the process would end in order
 	read  chan struct{} // closed once all its output was read
 }
 
@@ -131,7 +130,7 @@ func (p *Proc) wait() error {
 	return err
 }
 
-// Start starts this program again, as a member. Its child function gets the value set.
+// Start starts this program again, as a member. Its child function gets set.
 func (f *Fleet) Start(set any) *Proc {
 	f.Helper()
 	p := &Proc{up: make(chan struct{}), read: make(chan struct{})}
@@ -181,7 +180,7 @@ func (f *Fleet) Start(set any) *Proc {
 // Any returns one of the processes, at random.
 func (f *Fleet) Any() *Proc { return f.Procs[f.Rand.IntN(len(f.Procs))] }
 
-// Of returns the process with a process id, or nil if it does not run.
+// Of returns the process with a number, nil if it does not run.
 func (f *Fleet) Of(pid int) *Proc {
 	if i := slices.IndexFunc(f.Procs, func(p *Proc) bool { return p.PID() == pid }); i >= 0 {
 		return f.Procs[i]
@@ -255,8 +254,8 @@ func (f *Fleet) StopStore(least, most int) {
 	}
 }
 
-// Cut resets a process's connections to the server, including new ones, for a random time in
-// milliseconds. The port stays open, so that no other process takes it. Cut needs Proxied.
+// Cut resets a process's connections to the server, and new ones, for a random time in
+// milliseconds. The port stays open, because another process could take it. It needs Proxied.
 func (f *Fleet) Cut(p *Proc, least, most int) {
 	f.Helper()
 	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // so that no new connection reaches the server
@@ -271,7 +270,7 @@ func (f *Fleet) Cut(p *Proc, least, most int) {
 }
 
 // LoseReplies loses the server's replies to a process for a random time in milliseconds, and then
-// resets the connections. LoseReplies needs Proxied.
+// resets the connections. It needs Proxied.
 func (f *Fleet) LoseReplies(p *Proc, least, most int) {
 	f.Helper()
 	if err := p.proxy.Set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}); err != nil {

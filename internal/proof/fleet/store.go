@@ -1,5 +1,5 @@
-// Package fleet is for tests on real stores. It lists the stores. It also starts processes that use
-// one of the stores, and kills, stops, or cuts off these processes.
+// Package fleet is for tests on real stores. It has a list of stores, and processes that use one of
+// them and are killed, stopped, or cut off from it.
 package fleet
 
 import (
@@ -54,8 +54,8 @@ type Store struct {
 	at     func(addr string) string
 }
 
-// New makes a store that ends with the test. It skips the test if the machine has no such server,
-// or with -short.
+// New makes a store that ends with the test. If the machine has no such server, and with -short, it
+// skips the test.
 func (p Place) New(t *testing.T) *Store {
 	t.Helper()
 	servers.Short(t)

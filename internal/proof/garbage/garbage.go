@@ -1,13 +1,13 @@
-// Package garbage tests members beside a compromised member, which writes garbage to the store as
-// fast as it can.
+// Package garbage tests members beside a compromised one, which writes garbage to the store as fast
+// as it can.
 //
 // The compromised member writes over shards' records, heads, log entries, and the records of its
 // own member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
 // must stay limited, and their log must name each damaged record at most once a minute. The same
-// must be true for the reserved shards. These hold the operators' rules, which include places of
-// nodes and ends of quarantines, and sharding's plans. In the reserved shards, a member commits
-// garbage under leases that it took, and later damages the records. Tests use it through
-// conformance.TestGarbage.
+// must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
+// quarantines among them, and those of sharding's plans. There a member commits garbage under
+// leases that it took, and later damages the records. The package is for the tests of backends.
+// Others use it through Garbage of conformance/system.
 package garbage
 
 import (
@@ -27,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -45,7 +46,6 @@ func Flag() *time.Duration {
 
 const (
 	ttl       = 3 * time.Second
-	writers   = 4
 	attacked  = 4
 	untouched = 4
 	planned   = 4
@@ -57,32 +57,11 @@ const (
 	assigner  = "_assigner"
 )
 
-// Kind is a kind of garbage, which a conformance.Tampering writes.
-type Kind int
-
-// The kinds of garbage. A writer uses all kinds before Oversize in turn.
-const (
-	Shard Kind = iota
-	Head
-	Entry
-	Member
-	Beat
-	Impossible
-	Oversize
-)
-
-// Store is the part of a conformance.Store that Test uses.
-type Store struct {
-	Open   func(ctx context.Context) (driver.Backend, error)
-	Tamper func(ctx context.Context, what Kind, name string) error
-}
-
-// Test runs two members, and two more that divide shards by a plan. For the time during, it also
-// runs a member that writes garbage through store.Tamper, with several writers and a member's
-// rights. Another member commits garbage to the reserved shards. For another third of that time,
-// the first of the two damages the reserved shards. Test measures the heap, so nothing else may run
-// beside it.
-func Test(t *testing.T, store Store, during time.Duration) {
+// Test runs two members, and two more that share out shards by a plan. For during it also runs a
+// member that writes garbage through store.Tamper, with this many writers and a member's rights.
+// Another one commits garbage to the reserved shards. For another third of that time the first one
+// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
+func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
 	good, bad, shared := numbered("good", untouched), numbered("bad", attacked), numbered("planned", planned)
@@ -92,7 +71,7 @@ func Test(t *testing.T, store Store, during time.Duration) {
 		w.run(t, store, fmt.Sprint("planner", i), nil, shared)
 	}
 	w.await(t, "every shard is served", func() bool { return len(w.seqs) == untouched+attacked+planned })
-	// From here on, the attacked shards may change only by being lost.
+	// From here on the only change to the attacked shards may be a loss.
 	culprit, err := store.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +133,7 @@ func Test(t *testing.T, store Store, during time.Duration) {
 	if after > before+growth && culprit.Info().Backend != "memory" {
 		t.Errorf("the heap grew by %d bytes, want at most %d", after-before, growth)
 	}
-	// If a machine needs this long to write a file, the delay alone costs leases.
+	// If a machine needs this long to write a file, that alone costs leases.
 	if pause := time.Duration(still.Load()); pause > ttl/3 && len(w.events) > 0 {
 		t.Skipf("machine too slow to tell: it stood still for %v, and not judged is:\n%s", pause, strings.Join(w.events, "\n"))
 	}
@@ -191,22 +170,25 @@ func (w *witness) judgeLines(t *testing.T) (most int) {
 	return most
 }
 
-// spoil overwrites the records of shards and of a session with garbage of every kind until ctx
-// ends, as writer n.
+// spoil writes garbage of every kind over the records of shards and of a session until ctx ends, as
+// writer n.
 func spoil(
-	ctx context.Context, store Store, n int, shards []string, session string, written, refused *atomic.Int64,
+	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
+	refused *atomic.Int64,
 ) {
 	large := time.NewTimer(0)
 	defer large.Stop()
+	kinds := []conformance.Tampering{conformance.CorruptShard, conformance.CorruptHead, conformance.CorruptEntry,
+		conformance.CorruptMember, conformance.CorruptBeat, conformance.ImpossibleShard}
 	for i := n; ctx.Err() == nil; i++ {
-		what, name := Kind(i%int(Oversize)), shards[i/int(Oversize)%len(shards)]
+		what, name := kinds[i%len(kinds)], shards[i/len(kinds)%len(shards)]
 		switch {
-		case what == Member, what == Beat:
+		case what == conformance.CorruptMember, what == conformance.CorruptBeat:
 			name = session
-		case n == 0 && what == Shard:
+		case n == 0 && what == conformance.CorruptShard:
 			select {
 			case <-large.C:
-				what = Oversize
+				what = conformance.OversizeShard
 				large.Reset(time.Second) // a full store is another attack
 			default:
 			}
@@ -253,8 +235,8 @@ func intrude(ctx context.Context, b driver.Backend, s driver.Session, committed 
 	}
 }
 
-// junkOfRules returns records among the operators' rules. Some are valid rules, but there are too
-// many, and they name missing nodes.
+// junkOfRules returns records among the operators' rules. Some are valid rules, but too many, and
+// of missing nodes.
 func junkOfRules(n int) []driver.Op {
 	var ops []driver.Op
 	for range 20 {
@@ -281,8 +263,8 @@ func junkOfRules(n int) []driver.Op {
 	return ops
 }
 
-// junkPlan returns an invalid entry for the log of plans. It keeps the log short, because filling
-// the store is a different attack.
+// junkPlan returns an invalid entry for the log of plans. It keeps the log short, because a full
+// store is another attack.
 func junkPlan(h driver.Head, limits driver.Limits) []driver.Op {
 	size := 16 << 10
 	if limits.WriteBytes > 0 {
@@ -427,7 +409,7 @@ func (w *witness) await(t *testing.T, what string, ok func() bool) {
 
 // run runs a member until the end of the test. It commits to all its shards, which it contends for
 // or gets by a plan.
-func (w *witness) run(t *testing.T, store Store, node string, shards, shared []string) *core.Elector {
+func (w *witness) run(t *testing.T, store *conformance.Store, node string, shards, shared []string) *core.Elector {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {
@@ -441,17 +423,21 @@ func (w *witness) run(t *testing.T, store Store, node string, shards, shared []s
 	isGood := func(f core.Fence) bool { return f.Shard[0] == 'g' }
 	e, err := core.NewElector(b, &core.Options{TTL: ttl, Node: node, Logger: slog.New(&lines{w: w, node: node}),
 		Hooks: core.Hooks{
-			OnEvent: func(ev core.Event) {
+			OnRevoke: func(e *core.RevokedError) {
+				if isGood(e.Fence) {
+					w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
+				}
+			},
+			OnSession: func(ev core.SessionEvent) {
 				switch ev.Kind {
-				case core.LeaseEnded:
-					if e, ok := errors.AsType[*core.RevokedError](ev.Err); ok && isGood(e.Fence) {
-						w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
-					}
 				case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 					w.note("%s: %s: %v", node, ev.Kind, ev.Err)
-				case core.PeerEvicted:
-					w.note("%s evicted %s", node, ev.Peer.Node)
 				default: // harmless
+				}
+			},
+			OnPeer: func(ev core.PeerEvent) {
+				if ev.Kind == core.PeerEvicted {
+					w.note("%s evicted %s", node, ev.Peer.Node)
 				}
 			},
 		}})
@@ -494,7 +480,7 @@ func (w *witness) run(t *testing.T, store Store, node string, shards, shared []s
 	return e
 }
 
-// share returns a function that runs a member, which serves its part of some shards.
+// share returns a function that runs a member which serves its part of some shards.
 func (w *witness) share(
 	t *testing.T, b driver.Backend, e *core.Elector, node string, serve core.Handler, shards []string,
 ) func(ctx context.Context) error {
@@ -516,7 +502,7 @@ func (w *witness) share(
 	}
 }
 
-// lines is a log handler that keeps the lines about damaged records.
+// lines is a log that keeps the lines about damaged records.
 type lines struct {
 	w    *witness
 	node string

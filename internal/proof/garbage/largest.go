@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -30,9 +31,9 @@ const (
 
 // writeLargest makes a member commit the largest records that the store accepts: rules, places of
 // nodes that may stop, ends of quarantines, open effects, plans, a report of load and a note of a
-// range. One of the plans is valid, and puts as many shards into quarantine as it can. Then it
-// reads these records, and the other members read them too. The heap must stay limited.
-func writeLargest(t *testing.T, store Store, planned []string) {
+// range. One of the plans is valid, and puts as many shards into quarantine as it can. Then it reads
+// them, while the other members read them too. The heap must stay limited.
+func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {
@@ -84,8 +85,8 @@ func writeLargest(t *testing.T, store Store, planned []string) {
 	if _, aside, err := sharding.ReadPlans(t.Context(), b, seam.Key{}); err != nil || aside("q00000").Until.IsZero() {
 		t.Errorf("reading a plan of %d bytes with shards in quarantine: %v", size, err)
 	}
-	// The following tests are about other garbage, and reading past these large records would keep
-	// a server busy.
+	// The following tests are about other garbage, and reading past these records keeps a server
+	// busy.
 	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Delete(key(i)) })
 	for _, shard := range planned {
 		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Delete("tenure/range") })
@@ -110,9 +111,9 @@ func live() (peak *atomic.Uint64, stop func()) {
 	return peak, func() { cancel(); <-done }
 }
 
-// quarantined returns a plan of the given size, in the form of sharding's encode.go. It is a base
-// in which as many shards as possible are in quarantine, including the planned ones. The owners of
-// all other shards that have room have died.
+// quarantined returns a plan of the given size, in the form of sharding's encode.go. It is a base in
+// which as many shards as possible are in quarantine, the planned ones among them. The owners of all
+// other shards that have room have died.
 func quarantined(planned []string, size int) []byte {
 	const form, number, base, until = 3, 1 << 40, 1, 1 << 40
 	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }

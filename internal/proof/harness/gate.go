@@ -10,10 +10,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// LateLimit limits the time of a call that is made after its caller gave up.
+// LateLimit limits a call that is made after its caller gave up.
 const LateLimit = 10 * time.Second
 
-// Point is the point at which a Gate holds a write.
+// Point is where a Gate holds a write.
 type Point string
 
 // The points.
@@ -23,16 +23,15 @@ const (
 )
 
 // Gate holds a write, so that this process can be stopped at the worst moment. While it holds a
-// write, no other writing call of this process is in flight, so a stopped process holds no lock of
-// the store.
+// write, no other writing call of this process is in flight, so a process stopped there keeps no
+// lock of the store.
 //
-// A write that waited at the Gate, or behind a held write, is sent even if its context has ended,
-// like a packet that had already left. Set the hooks before use. The methods are safe for
-// concurrent use.
+// A write that waited here, or behind a held one, is sent even if its context has ended, like a
+// packet that had left. The hooks are set before use. The methods are safe for concurrent use.
 type Gate struct {
 	Held func(writes []driver.Write) // called when a write is held, alone or in a batch
 	// Late, if not nil, gets the result of a commit that was sent after it had waited: the held
-	// commit, or another commit behind it.
+	// one, or another one behind it.
 	Late func(c *intercept.Call, held bool, err error)
 
 	calls sync.RWMutex // read-locked by each call, locked while a write is held
@@ -65,7 +64,7 @@ func (g *Gate) Send() {
 	}
 }
 
-// takes returns the channel on which the call must wait, if the Gate holds the call.
+// takes returns the channel on which the call must wait, if it is to be held.
 func (g *Gate) takes(c *intercept.Call) (where Point, open <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,8 +11,7 @@ import (
 // maxLine limits one line, in bytes.
 const maxLine = 1 << 20
 
-// Writer writes values as lines of JSON, with one write for each value. It is safe for concurrent
-// use.
+// Writer writes values as lines of JSON, one write for each. Safe for concurrent use.
 type Writer struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -32,7 +31,7 @@ func (l *Writer) Write(v any) error {
 	return err
 }
 
-// Reader reads the output of a Writer. It is not safe for concurrent use.
+// Reader reads the output of a Writer. Not safe for concurrent use.
 type Reader struct{ s *bufio.Scanner }
 
 // NewReader returns a Reader of r.
@@ -42,7 +41,7 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{s}
 }
 
-// Read reads the next line into v. At the end, it returns io.EOF.
+// Read reads the next line into v. At the end it returns io.EOF.
 func (l *Reader) Read(v any) error {
 	if !l.s.Scan() {
 		if err := l.s.Err(); err != nil {
@@ -56,9 +55,8 @@ func (l *Reader) Read(v any) error {
 	return nil
 }
 
-// All returns the values of the remaining lines, except lines that do not decode into a T. Its
-// goroutine may end only with the process, because a read from standard input cannot be
-// interrupted.
+// All returns the values of the remaining lines, without those that are no T. Its goroutine may end
+// only with the process, because a read of standard input cannot be interrupted.
 func All[T any](l *Reader) <-chan T {
 	out := make(chan T)
 	go func() {

@@ -16,7 +16,7 @@ const (
 	exitLimit  = 20 * time.Second // end of a killed process
 )
 
-// Process is a copy of this program, started as a member. It is safe for concurrent use.
+// Process is a copy of this program, started as a member. Safe for concurrent use.
 type Process struct {
 	Name string
 
@@ -28,10 +28,10 @@ type Process struct {
 	err    error
 }
 
-// Start runs this program again, with the environment variable env set, in its own process group.
-// The new process gets config as its first line of input, and take gets its standard output. The
-// function start is (*exec.Cmd).Start, or calls it. The process ends when its input ends. On Linux,
-// the kernel kills it when the thread that started it ends, even while it is stopped.
+// Start runs this program again, with the variable env set, in its own process group. config is its
+// first line of input, and take gets its standard output. start is (*exec.Cmd).Start, or calls it.
+// On Linux the kernel kills the process, even while it is stopped, when the thread that started it
+// ends. The end of its input ends it too.
 func Start(name, env string, config any, start func(*exec.Cmd) error, take func(*Reader)) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *Process) signal(s os.Signal) error {
 	return nil
 }
 
-// tail keeps the end of the bytes written to it. It is safe for concurrent use.
+// tail keeps the end of the bytes written to it. Safe for concurrent use.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte

@@ -9,15 +9,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// maxOverrides limits how often one write is sent again. A write may need several attempts, because
-// the owner and the head may change in between.
+// maxOverrides limits how often one write is sent again, because owner and head may change in
+// between.
 const maxOverrides = 50
 
 // Unfenced returns the control: a backend like b without fencing tokens. If a write is refused
 // because its fence is dead or its number is taken, Unfenced sends it again, under the current
 // fence and at the current head. Shards whose names begin with an underscore belong to Tenure, and
-// stay fenced. The control shows that the checks find damage. No shipped package has a switch like
-// this.
+// stay fenced. The control shows that the damage is found. No shipped package has such a switch.
 func Unfenced(b driver.Backend) driver.Backend {
 	return intercept.Wrap(b, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 		if err := proceed(ctx); err != nil || c.Op != intercept.Commit {
@@ -43,8 +42,8 @@ func Unfenced(b driver.Backend) driver.Backend {
 	})
 }
 
-// override gives a refused write the store's current fence and number. It reports whether the write
-// should be sent again.
+// override gives a refused write the fence and number that the store has. It reports whether the
+// write should be sent again.
 func override(ctx context.Context, b driver.Backend, w *driver.Write, refusal error) bool {
 	var conflict *driver.ConflictError
 	switch {
@@ -62,8 +61,8 @@ func override(ctx context.Context, b driver.Backend, w *driver.Write, refusal er
 	return false
 }
 
-// ownerOf returns the shard's record from the refusal. If the refusal does not contain the record,
-// it reads the record.
+// ownerOf returns the shard's record from the refusal. If the refusal has none, it reads the
+// record.
 func ownerOf(ctx context.Context, b driver.Backend, shard driver.ShardID, refusal error) driver.Owner {
 	var fenced *driver.FencedError
 	if errors.As(refusal, &fenced) && fenced.Current != (driver.Owner{}) {

@@ -9,14 +9,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Options are the options of Check. The zero value is valid.
+// Options of Check. The zero value works.
 type Options struct {
-	// Notice is how long the holder of a preempted lease, or of a superseded session's lease, may
-	// trust the lease after another process trusts the next one. It is the library's resync
-	// interval (rule C11). 0 allows no overlap.
+	// Notice is how long the holder of a preempted lease, or of a superseded session's, may trust
+	// it after another process trusts the next one: the library's resync interval (rule C11). 0
+	// allows no overlap.
 	Notice time.Duration
-	// MinGrants and MinCommits are the smallest numbers of accepted operations. A history with
-	// fewer operations proves nothing, so Check reports it as a finding. 0 means no limit.
+	// MinGrants and MinCommits are the least numbers of accepted operations. Below them a history
+	// proves nothing, which is a finding. 0 sets no limit.
 	MinGrants, MinCommits int
 }
 
@@ -24,10 +24,10 @@ type Options struct {
 type Finding struct {
 	Rule       string         // rule of the design, such as "S1"
 	Check      string         // the validator, or the model of package linearizable
-	Shard      driver.ShardID // empty if the finding is not about a single shard
+	Shard      driver.ShardID // empty if not about a single one
 	Message    string         // in one line
-	Operations []Operation    // the operations in the message
-	Overlap    time.Duration  // only for no-overlap-of-trust
+	Operations []Operation    // the message's operations
+	Overlap    time.Duration  // for no-overlap-of-trust
 }
 
 // The checks.
@@ -60,8 +60,8 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Check judges a history by every validator, and returns their findings. It returns none for a good
-// history. A nil o means the zero Options. Check is safe for concurrent use, and takes O(n log n).
+// Check judges a history by every validator, and returns their findings, none for a good history. A
+// nil o is the zero Options. It is safe for concurrent use, and takes O(n log n).
 func Check(h *History, o *Options) []Finding {
 	if o == nil {
 		o = &Options{}

@@ -1,5 +1,5 @@
 package history
 
-// Instant is a time of the host's monotonic clock: nanoseconds since the boot, without times of
-// suspension. All processes of a host share this clock. The value 0 means no instant.
+// Instant is a number of nanoseconds of the host's monotonic clock since its boot, without times of
+// suspension. All processes of a host share this clock. 0 is no instant.
 type Instant int64

@@ -21,9 +21,9 @@ type header struct {
 	Clock   string `json:"clock"`
 }
 
-// Load reads and merges the files of several processes. Each file must come from a different
-// process, and all files from one host since its last boot. Load ignores an incomplete last line,
-// which a killed process may leave.
+// Load reads and merges the files of several processes. Each file must be of a different process,
+// and all of one host since its last boot. Load ignores an incomplete last line, which a killed
+// process leaves.
 func Load(paths ...string) (*History, error) {
 	var parts []*History
 	seen := map[string]string{}
@@ -59,7 +59,7 @@ func load(path string) (header, *History, error) {
 	return head, h, errors.Join(err, f.Close())
 }
 
-// decode reads the lines of one file. If an operation has several lines, the last one counts.
+// decode reads the lines of one file. The last line of an operation counts.
 func decode(r io.Reader) (head header, h *History, err error) {
 	h = &History{}
 	type name struct {
@@ -105,7 +105,7 @@ func decode(r io.Reader) (head header, h *History, err error) {
 	}
 }
 
-// readLine returns a line without its end. If the line has no end, it returns io.EOF.
+// readLine returns a line without its end. For a line without an end it returns io.EOF.
 func readLine(b *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -126,7 +126,7 @@ func strict(line []byte, into any) error {
 	return d.Decode(into)
 }
 
-// check returns an error for an operation that no recorder writes.
+// check refuses lines that no recorder writes.
 func (o *Operation) check(head header) error {
 	if head.Process != "" && o.Process != head.Process {
 		return fmt.Errorf("operation %d is of process %q in the file of %q", o.ID, o.Process, head.Process)

@@ -7,17 +7,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// grant is one lease as its claimers saw it. The lease was granted between first, the earliest call
-// that could have caused the grant, and last, the earliest reply that shows it.
+// grant is one lease as its claimers saw it. It was granted between first, the earliest call that
+// could have caused it, and last, the earliest reply with it.
 type grant struct {
 	fence       driver.Fence
 	first, last Instant
 	by          *Operation // the operation with the earliest reply
 }
 
-// attempt identifies equal claims. A later claim may find the success of an earlier one (rule A3),
-// because the record names the receiver and the former lease. For the same reason, a claim may find
-// a transfer.
+// attempt identifies equal claims. A later one may find the success of an earlier one (rule A3),
+// because the record names the receiver and the former lease. So a claim may also find a transfer.
 type attempt struct {
 	shard    driver.ShardID
 	receiver driver.SessionID

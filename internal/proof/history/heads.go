@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// granted returns the granted claims and transfers, in the order of their tokens.
+// granted returns the granted claims and transfers, by their tokens.
 func granted(ops []*Operation) []*Operation {
 	out := slices.Concat(kind(ops, Acquire, OK), kind(ops, Transfer, OK))
 	slices.SortStableFunc(out, func(a, b *Operation) int { return cmp.Compare(a.Granted.Token, b.Granted.Token) })
@@ -23,14 +23,13 @@ func from(granted []*Operation, token driver.Token) int {
 }
 
 // headsOfGrants finds accepted writes that contradict the head of a grant (F1). A grant shows how
-// many writes there were under all earlier leases.
+// many writes there were under all leases before it.
 func headsOfGrants(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
 		gs := granted(x.of[shard])
-		// least[i] is the lowest head of the grants from i on, and most[i] is the highest head of
-		// the grants before i. A repeated claim may read the head later, after the next owner has
-		// moved it.
+		// least[i] has the lowest head of the grants from i on, most[i] the highest of the grants
+		// before i. A repeated claim may read the head later, after the next owner has moved it.
 		least, most := make([]*Operation, len(gs)+1), make([]*Operation, len(gs)+1)
 		for i, g := range gs {
 			most[i+1] = most[i]

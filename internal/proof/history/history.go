@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// History has the recorded operations, in the order of their calls. It is a plain value, which this
-// package never changes.
+// History has the recorded operations, in the order of their calls. It is a plain value, and this
+// package changes none.
 type History struct {
 	Operations []Operation
 }
@@ -62,7 +62,7 @@ func newIndex(h *History) *index {
 	return x
 }
 
-// kind returns the operations of a kind and an outcome. An empty kind or outcome matches all.
+// kind returns the operations of a kind and an outcome. An empty one matches all.
 func kind(ops []*Operation, k Kind, o Outcome) []*Operation {
 	var out []*Operation
 	for _, op := range ops {

@@ -5,9 +5,8 @@ import (
 )
 
 // oneLife finds sessions without exactly one life, from the join to an eviction or leaving. It
-// finds two joins with one id (M3), two evictions of one session, and an eviction of a session that
-// had left (M2). It also finds leases and evictions by an ended session (M1), and leases given to
-// an ended session (A5).
+// finds two joins of one id (M3), and two evictions of one session, or one after it had left (M2).
+// It finds leases and evictions of an ended session (M1), and leases given to one (A5).
 func oneLife(x *index) []Finding {
 	ended := endsCertain(x)
 	joins, evicts := map[driver.SessionID]*Operation{}, map[driver.SessionID]*Operation{}
@@ -63,7 +62,7 @@ func oneLife(x *index) []Finding {
 	return out
 }
 
-// endsCertain returns, for each session, its eviction or its close, whichever was answered first.
+// endsCertain returns, for each session, the eviction or leaving that was answered first.
 func endsCertain(x *index) map[driver.SessionID]*Operation {
 	ended := map[driver.SessionID]*Operation{}
 	for _, op := range x.all {

@@ -9,7 +9,7 @@ import (
 
 // numberSequence checks that accepted writes are numbered 1, 2, 3 ... each once and in the order of
 // time (S15), and that the log's entries are numbered without gaps (L1). A number may be missing if
-// it belonged to a write of unknown outcome.
+// a write of unknown outcome had it.
 func numberSequence(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -58,8 +58,7 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 		}
 		last = op
 	}
-	// The writes are in the order of their calls. newest is the highest number answered before the
-	// call.
+	// In the order of the calls: newest is the highest number answered before.
 	slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
 	answered := slices.SortedFunc(slices.Values(accepted), byReturn)
 	newest := &Operation{}

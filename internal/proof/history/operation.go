@@ -12,9 +12,8 @@ import (
 // Kind is the kind of an Operation.
 type Kind string
 
-// The kinds. The first group are calls of a driver.Session or Backend, with one Operation for each
-// item of a batch. The second group are notes of a process about itself, or of a test about a
-// process.
+// The kinds. The first group are calls of a driver.Session or Backend, one Operation for each item
+// of a batch. The second are notes of a process about itself, or of a test about a process.
 const (
 	Join     Kind = "join"     // Session, Node, Supersede
 	Acquire  Kind = "acquire"  // Session, Seen, Preempt -> Granted, Head; refused: Current
@@ -39,7 +38,7 @@ type Outcome string
 const (
 	OK      Outcome = "ok"      // took effect
 	Refused Outcome = "refused" // certainly had no effect; see Operation.Reason
-	Unknown Outcome = "unknown" // took effect at some time after its call, or never
+	Unknown Outcome = "unknown" // took effect after its call, or never
 )
 
 // The reasons that are judged. Any other reason is only text.
@@ -72,7 +71,7 @@ type Operation struct {
 	Number    driver.WriteNo   `json:"number,omitempty"`
 	Nonce     driver.Nonce     `json:"nonce,omitempty"`
 	After     driver.Seq       `json:"after,omitempty"`
-	// The entries that a commit appends. They are numbered only if the commit is ok.
+	// entries that a commit appends, numbered only if it is ok
 	Entries []Entry `json:"entries,omitempty"`
 	Until   Instant `json:"until,omitempty"`
 	Ended   string  `json:"ended,omitempty"`
@@ -99,7 +98,7 @@ func Digest(payload []byte) string {
 // open reports whether the outcome is unknown.
 func (o *Operation) open() bool { return o.Outcome != OK && o.Outcome != Refused }
 
-// by reports whether the operation returned before the instant.
+// by reports whether the operation had returned before the instant.
 func (o *Operation) by(at Instant) bool { return o.Return != 0 && o.Return < at }
 
 // String returns one line about the operation, without its instants.

@@ -11,7 +11,7 @@ import (
 )
 
 // Recorder notes the operations of one process, in memory or in a file. It is safe for concurrent
-// use. An operation costs two readings of the clock and, with a file, two writes of a line.
+// use. An operation costs two readings of the clock, and in a file two writes of a line.
 type Recorder struct {
 	process string
 
@@ -23,7 +23,7 @@ type Recorder struct {
 }
 
 // NewRecorder returns a recorder that keeps everything in memory, for History. Each incarnation of
-// a process needs a different name, which must not be empty.
+// a process needs another name, which must not be empty.
 func NewRecorder(process string) (*Recorder, error) {
 	if process == "" {
 		return nil, errors.New("tenure: history: the process has no name: give each incarnation its own")
@@ -31,10 +31,9 @@ func NewRecorder(process string) (*Recorder, error) {
 	return &Recorder{process: process}, nil
 }
 
-// Create returns a recorder that writes to a new file, for Load, with one JSON value on each line.
-// If the file exists, Create returns an error, because an incarnation must not continue the history
-// of another. The recorder passes each line to the system immediately, and a call's line before the
-// call, so that a killed process loses no line.
+// Create returns a recorder that writes to a new file, one JSON value a line, for Load. An existing
+// file is an error, because an incarnation must not continue another one's history. Lines go to the
+// system immediately, and the line of a call before the call, so that a killed process loses none.
 func Create(path, process string) (*Recorder, error) {
 	r, err := NewRecorder(process)
 	if err != nil {
@@ -52,7 +51,7 @@ func Create(path, process string) (*Recorder, error) {
 }
 
 // Call notes that an operation is about to be made. It returns the operation with its process,
-// number and instant. Call must be called before the operation.
+// number and instant. It is called before the operation.
 func (r *Recorder) Call(op Operation) Operation {
 	op.Call = Now()
 	op.Return, op.Outcome = 0, ""
@@ -61,8 +60,8 @@ func (r *Recorder) Call(op Operation) Operation {
 	return r.add(op)
 }
 
-// Return notes how an operation from Call ended, with op's outcome, reason and results. Return must
-// be called after the operation.
+// Return notes how an operation from Call ended, with op's outcome, reason and results. It is
+// called after the operation.
 func (r *Recorder) Return(op Operation) {
 	op.Return = Now()
 	if op.Outcome == "" {
@@ -82,7 +81,7 @@ func (r *Recorder) Return(op Operation) {
 	r.write(op)
 }
 
-// Note notes an event that happens now, or a fact that is known now.
+// Note notes an event of this instant, or a fact known at it.
 func (r *Recorder) Note(op Operation) {
 	op.Call = Now()
 	op.Return, op.Outcome = op.Call, OK
@@ -91,8 +90,8 @@ func (r *Recorder) Note(op Operation) {
 	r.add(op)
 }
 
-// Trust notes that the process trusts its lease from now until an instant. It is called after a
-// grant, and after each heartbeat that extends the trust.
+// Trust notes that the process trusts its lease from now until an instant, as after a grant and
+// after each heartbeat that extends it.
 func (r *Recorder) Trust(f driver.Fence, until Instant) {
 	r.Note(Operation{Kind: Trust, Shard: f.Shard, Fence: f, Until: until})
 }
@@ -102,7 +101,7 @@ func (r *Recorder) Distrust(f driver.Fence) {
 	r.Note(Operation{Kind: Distrust, Shard: f.Shard, Fence: f})
 }
 
-// Exited notes that another process, and thus its trust, has ended.
+// Exited notes that another process has ended, and with it its trust.
 func (r *Recorder) Exited(process string) { r.Note(Operation{Kind: Exit, Ended: process}) }
 
 // Applied notes that a follower applied an entry.
@@ -126,8 +125,8 @@ func (r *Recorder) History() *History {
 	return Merge(&History{Operations: r.ops})
 }
 
-// Close closes the file, and returns the first failure to write. If there was none, the history is
-// complete. Nothing may be recorded after Close.
+// Close closes the file, and returns the first failure to write. Without one the history is
+// complete. Nothing may be recorded afterwards.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

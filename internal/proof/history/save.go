@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxListed limits the findings that are written. Further findings are only counted.
+// maxListed limits the findings that are written; the others are counted.
 const maxListed = 50
 
 // Save writes a failing history below dir, into a new directory whose name begins with name, and
@@ -17,7 +17,7 @@ const maxListed = 50
 //	findings.txt     replay, and every finding with its operations
 //	history.jsonl    the history, for Load
 //
-// The argument replay is one line: the command that repeats the run with its seed.
+// replay is one line, the command that repeats the run with its seed.
 func Save(dir, name, replay string, h *History, found []Finding) (path string, err error) {
 	if replay == "" || strings.ContainsAny(replay, "\r\n") {
 		return "", errors.New("tenure: history: the command that replays a failure must be one line")

@@ -64,7 +64,7 @@ func (l *lives) superseded(s driver.SessionID, by Instant) bool {
 }
 
 // attempts returns the claims and transfers that may have taken effect and that pick selects. A
-// repeated claim may find the success of an earlier claim, so checks compare attempts and not
+// repeated claim may find the success of an earlier one, so attempts are compared, and not
 // operations.
 func attempts(x *index, pick func(*Operation) bool) map[attempt]bool {
 	out := map[attempt]bool{}

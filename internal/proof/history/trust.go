@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// interval is the time during which a process trusted one lease.
+// interval is the time in which a process trusted one lease.
 type interval struct {
 	process     string
 	fence       driver.Fence
@@ -16,9 +16,8 @@ type interval struct {
 	begin       *Operation
 }
 
-// noOverlap finds shards for which two processes trusted leases at the same instant (S1), and
-// reports the longest overlap of each shard. A preempted or superseded holder may overlap by
-// notice.
+// noOverlap finds that two processes trusted leases of one shard at one instant (S1), and reports
+// the longest overlap of each shard. A preempted or superseded holder may overlap by notice.
 func noOverlap(x *index, notice time.Duration) []Finding {
 	exits := map[string]Instant{}
 	for _, op := range kind(x.all, Exit, OK) {
@@ -87,8 +86,9 @@ func trusted(ops []*Operation, exits map[string]Instant) []*interval {
 	return out
 }
 
-// overlaps calls f for pairs of overlapping intervals. For each interval later, it finds the
-// intervals of other processes that began before. If the one that ends last overlaps, it is former.
+// overlaps calls f for pairs of overlapping intervals. later is each interval. former is an
+// interval of another process that began before it: the one that ends last, if it has not ended by
+// then.
 func overlaps(by []*interval, f func(former, later *interval)) {
 	// The two latest ends so far, of two processes.
 	var top, second *interval

@@ -8,14 +8,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// Wrap returns b, except that r records all calls about leases, commits and logs, with one
-// Operation for each item of a batch. It does not record heartbeats, views, items and tails. The
-// backend does not own r. Closing the backend closes b.
+// Wrap returns b with everything about leases, commits and logs recorded, one Operation for each
+// item of a batch. Heartbeats, views, items and tails are not recorded. It does not own r. Closing
+// it closes b.
 func Wrap(b driver.Backend, r *Recorder) driver.Backend {
 	return intercept.Wrap(b, r.around)
 }
 
-// WrapSession does the same for one session. WrapSession does not record the session's join.
+// WrapSession does the same for one session, except for its join.
 func WrapSession(s driver.Session, r *Recorder) driver.Session {
 	return intercept.WrapSession(s, r.around)
 }
@@ -33,7 +33,7 @@ func (r *Recorder) around(ctx context.Context, c *intercept.Call, proceed func(c
 	return err
 }
 
-// begun returns an operation for each item of the call, or none if the call is not recorded.
+// begun returns an operation for each item of the call, none if the call is not recorded.
 func begun(c *intercept.Call) (ops []Operation) {
 	switch c.Op {
 	case intercept.Join:
@@ -112,7 +112,7 @@ func (o *Operation) ended(c *intercept.Call, i int, err error) {
 // errMissing replaces a result that a backend did not return.
 var errMissing = errors.New("the backend returned no result for this item")
 
-// end sets the outcome according to err (rule E1).
+// end sets the outcome that err means (rule E1).
 func (o *Operation) end(err error) {
 	if err == nil {
 		o.Outcome = OK

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokenOrder finds accepted writes with a lower token than an earlier write, by number or by time
+// tokenOrder finds accepted writes whose tokens decrease, in the order of their numbers or in time
 // (S3).
 func tokenOrder(x *index) []Finding {
 	var out []Finding
@@ -21,8 +21,8 @@ func tokenOrder(x *index) []Finding {
 					a.Number, a.Fence.Token))
 			}
 		}
-		// The loop runs from the highest token down. early is the write under a higher token that
-		// was answered first.
+		// From the highest token down: early is the write under a higher token that was answered
+		// first.
 		slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(b.Fence.Token, a.Fence.Token) })
 		var early *Operation
 		for start := 0; start < len(accepted); {
@@ -75,8 +75,8 @@ func ends(ops []*Operation) (proofs []proof, released map[driver.Fence]*Operatio
 	return proofs, released
 }
 
-// nothingSuperseded finds accepted writes that were sent when it was already known that a higher
-// token was granted, or that their lease was released (S3, F1).
+// nothingSuperseded finds writes that were accepted although, before they were sent, a higher token
+// was known to be granted, or their lease to be released (S3, F1).
 func nothingSuperseded(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

@@ -1,9 +1,9 @@
-// Package intercept wraps all calls to a driver.Backend, and to the sessions joined on it, in one
-// function. Tests and the demonstration use it to record, hold, lose, delay and change calls.
+// Package intercept puts one function around the calls of a driver.Backend and of the sessions that
+// are joined on it. Tests and the demonstration use it to record, hold, lose, delay and change
+// calls.
 //
-// Calls to Info, ID and the backend's Close pass through. Calls to the optional interfaces
-// driver.LabelLister and driver.Explainer pass through as well, if the wrapped value has these
-// interfaces.
+// Info, ID and the backend's Close pass through, and so do the optional interfaces
+// driver.LabelLister and driver.Explainer, if the wrapped value has them.
 package intercept
 
 import (
@@ -46,8 +46,8 @@ func (o Op) Writes() bool {
 	}
 }
 
-// Call is one call. Its slices are copies of the caller's slices, so that a call may be made after
-// its caller gave up. The comments name the methods that use a field.
+// Call is one call. Its slices are copies of the caller's, so that a call may be
+// made after its caller gave up. The comments name the methods that use a field.
 type Call struct {
 	Op      Op
 	Session driver.Session // the wrapped session; nil in a call of the backend
@@ -67,8 +67,8 @@ type Call struct {
 	State     driver.MemberState  // Update
 	Suspects  []driver.Suspect    // Evict
 
-	// The results, which are set when proceed has returned without an error. An Around may change
-	// them, or set them without calling proceed.
+	// The results, after proceed has returned without an error. An Around may change them, or set
+	// them and not proceed.
 	Joined    driver.Session         // Join; its calls are intercepted as well
 	View      *driver.View           // Observe
 	Page      *driver.LogPage        // ReadLog
@@ -80,13 +80,13 @@ type Call struct {
 	Evicted   []driver.EvictResult   // Evict
 }
 
-// Around decides the effect of a call. The function proceed makes the call with the arguments in c,
-// and stores the results in c. Around calls proceed once or not at all. After Around has returned
-// an error, another goroutine may still call proceed. The caller gets the error of Around or,
-// without an error, the results.
+// Around decides the effect of a call. proceed makes the call with the arguments in c, and puts the
+// results there. Around calls proceed once or not at all. After Around has returned an error,
+// another goroutine may still call proceed. The caller gets Around's error, and the results only
+// without an error.
 type Around func(ctx context.Context, c *Call, proceed func(context.Context) error) error
 
-// Wrap returns a backend that calls around for each call to b. Closing it closes b.
+// Wrap returns b with around in every call. Closing it closes b.
 func Wrap(b driver.Backend, around Around) driver.Backend {
 	w := &backend{Backend: b, around: around}
 	l, lists := b.(driver.LabelLister)
@@ -107,7 +107,7 @@ func Wrap(b driver.Backend, around Around) driver.Backend {
 	return w
 }
 
-// WrapSession returns a session that calls around for each call to s.
+// WrapSession returns s with around in every call.
 func WrapSession(s driver.Session, around Around) driver.Session {
 	w := &session{Session: s, around: around}
 	if e, ok := s.(driver.Explainer); ok {

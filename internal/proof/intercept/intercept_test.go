@@ -57,7 +57,7 @@ func pass(ctx context.Context, _ *Call, proceed func(context.Context) error) err
 	return proceed(ctx)
 }
 
-// plain hides the optional interfaces of the value that it embeds.
+// plain hides the optional interfaces of what it embeds.
 type (
 	plainBackend struct{ driver.Backend }
 	plainSession struct{ driver.Session }

@@ -1,6 +1,6 @@
 // Package kvfault puts a faulty network between a backend of package kv and its store, for tests. A
-// [Link] wraps any kv.Store and loses, holds, repeats or fails calls, by their kind. The package
-// starts no goroutine, and waits only on channels and contexts, so it works under testing/synctest.
+// [Link] wraps any kv.Store and loses, holds, repeats or fails calls, by their kind. It starts no
+// goroutine, and waits only on channels and contexts, so it works under testing/synctest.
 package kvfault
 
 import (
@@ -29,8 +29,8 @@ const (
 // Kind is a kind of call, one bit each.
 type Kind uint8
 
-// The kinds of calls. Under a fault that drops or holds, a watch delivers late but loses nothing.
-// With Fail, the watch ends.
+// The kinds of calls. Under a fault that drops or holds, a watch delivers late, and loses nothing.
+// With Fail it ends.
 const (
 	Heartbeat Kind = 1 << iota
 	Write          // every Apply except heartbeats
@@ -39,8 +39,8 @@ const (
 	All = Heartbeat | Write | Read | Watch
 )
 
-// Link is a network with faults that can be switched on and off. The zero value lets everything
-// pass. A Link is safe for concurrent use.
+// Link is a network with switches. The zero value lets everything pass. Safe for
+// concurrent use.
 type Link struct {
 	mu     sync.Mutex
 	faults [8]Fault // by bit of Kind
@@ -49,14 +49,14 @@ type Link struct {
 	lost   int           // number of lost replies
 	moved  chan struct{} // closed when a switch, the set of held calls, or lost changes
 	counts [8]int
-	// The running watches, which Fail ends.
+	// running watches, which Fail ends
 	watches map[*watch]struct{}
 }
 
 type watch struct{ end context.CancelCauseFunc }
 
-// Set switches a fault on for some kinds of later calls, and for running watches. The fault None
-// switches it off.
+// Set switches a fault on for some kinds of later calls. None switches it off. Running watches are
+// affected too.
 func (l *Link) Set(kinds Kind, f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +79,8 @@ func (l *Link) Cut() { l.Set(All, DropRequest) }
 // Heal lets every call pass from now on. Held calls stay held.
 func (l *Link) Heal() { l.Set(All, None) }
 
-// SetError makes calls of some kinds fail with err. Running watches end with this error. If err is
-// nil, the error is one of this package.
+// SetError makes calls of some kinds fail with err. Running watches end with it. nil means an error
+// of this package.
 func (l *Link) SetError(kinds Kind, err error) {
 	l.mu.Lock()
 	l.err = err
@@ -113,8 +113,7 @@ func (l *Link) AwaitHeld(ctx context.Context, n int) error {
 	return l.await(ctx, func() bool { return len(l.held) >= n })
 }
 
-// AwaitLost waits until the replies of at least n applied calls were lost, counted from the
-// beginning.
+// AwaitLost waits until at least n calls in all were applied whose replies were lost.
 func (l *Link) AwaitLost(ctx context.Context, n int) error {
 	return l.await(ctx, func() bool { return l.lost >= n })
 }
@@ -135,8 +134,8 @@ func (l *Link) await(ctx context.Context, is func() bool) error {
 	}
 }
 
-// Deliver applies all held calls in order, and returns their number. Callers that still wait get
-// their replies.
+// Deliver applies all held calls, in order, and returns their number. Callers that still wait get
+// their reply.
 func (l *Link) Deliver() int {
 	l.mu.Lock()
 	held := l.held
@@ -169,8 +168,8 @@ func (l *Link) waiting() <-chan struct{} {
 }
 
 // fault returns the fault of a kind of call, the channel that closes when faults change, and the
-// error of a failing call. It calls held under the lock, so that the call is held before another
-// Set or Deliver. If it were held after the last Deliver, it would wait forever.
+// error of a failing call. It calls held under the lock, so that a call is held before another Set
+// or Deliver. After the last Deliver it would wait in vain.
 func (l *Link) fault(k Kind, held func()) (f Fault, moved <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,7 +247,7 @@ func (s *linked) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	if b.Heartbeat {
 		kind = Heartbeat
 	}
-	// The caller may reuse its batch, so the network keeps a copy.
+	// The caller may use its batch again, so the network keeps a copy.
 	sent := *b
 	return pass(ctx, s, kind, func(ctx context.Context) (*kv.Outcome, error) { return s.Store.Apply(ctx, &sent) })
 }
@@ -347,8 +346,8 @@ func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Co
 	}
 }
 
-// wait returns nil when done is closed. It returns an error if the caller gives up or the store is
-// closed before that.
+// wait returns nil once done is closed. It returns an error if the caller gives up or the store is
+// closed before.
 func (s *linked) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -1,4 +1,4 @@
-// Package loglines lets tests read the failures that Tenure logs.
+// Package loglines lets tests look at the failures that Tenure logs.
 package loglines
 
 import (
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Failures returns a Logger that calls f for each line at Warn or above with a message that begins
-// with prefix. The argument of f is the error in the attribute "error" or, without this attribute,
-// the message. All other lines go to slog.Default. Several goroutines may call f.
+// Failures returns a Logger that calls f with the lines at Warn or above whose message begins with
+// prefix: with the error in the attribute "error", or else with the message. All other lines go to
+// slog.Default. Several goroutines may call f.
 func Failures(prefix string, f func(error)) *slog.Logger { return slog.New(handler{prefix, f, nil}) }
 
 type handler struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // Edit replaces a text that occurs exactly once in a function of a file. File is a path from the
-// test's folder. In is the function, such as "Backend.Commit". If In is empty, the text must occur
+// test's folder. In is the function, such as "Backend.Commit". Without it the text must occur
 // exactly once in the whole file.
 type Edit struct{ File, In, Old, New string }
 
@@ -43,8 +43,8 @@ func (e Edit) change(text string) (string, error) {
 	return text[:from] + strings.Replace(text[from:to], e.Old, e.New, 1) + text[to:], nil
 }
 
-// Check returns an error unless the place of each edit exists after the earlier edits. The paths of
-// the edits start in dir.
+// Check returns an error unless the place of each edit exists, after the edits before it. The paths
+// of the edits start in dir.
 func Check(dir string, edits ...Edit) error {
 	_, err := changed(dir, edits)
 	return err
@@ -75,7 +75,7 @@ func changed(dir string, edits []Edit) (map[string]string, error) {
 
 // Build returns the path of the test binary of the package in the working folder, built with the
 // edits. If the place of an edit does not exist, Build fails t, because the code has changed and
-// the mutant must be adapted. The race detector is off.
+// the mutant must follow. The race detector is off.
 func Build(t testing.TB, edits ...Edit) string {
 	t.Helper()
 	path, err := buildEdited(t.Context(), t.TempDir(), edits)
@@ -101,7 +101,7 @@ func buildEdited(ctx context.Context, dir string, edits []Edit) (string, error) 
 	return build(ctx, dir, replace)
 }
 
-// Fit fails t unless the place of each edit exists after the earlier edits.
+// Fit fails t unless the place of each edit exists, after the edits before it.
 func Fit(t testing.TB, edits ...Edit) {
 	t.Helper()
 	if err := Check(".", edits...); err != nil {

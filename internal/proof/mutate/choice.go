@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// Choice selects the mutants that are tried. Without the flag, no mutant is tried, because mutants
-// take minutes. With -mutants, all are tried. With -mutants=7,3, the mutants at places 7 and 3 of
-// the list are tried, in this order. No mutant begins after -mutants.until, in seconds since 1970.
-// The flag -mutants.for limits the time in which mutants may begin. It counts from the end of the
-// build, which may take most of the time.
+// Choice selects the mutants that are tried. Without the flag there are none, because they take
+// minutes. With -mutants there are all. -mutants=7,3 selects two, by their places in the list, in
+// this order. No mutant begins after -mutants.until, in seconds since 1970. -mutants.for limits the
+// time in which mutants begin, from the end of the build, which may take most of the time.
 type Choice struct {
 	on    bool
 	some  []int // nil: all
@@ -36,7 +35,7 @@ func Flag() *Choice {
 // IsBoolFlag allows the flag without numbers.
 func (c *Choice) IsBoolFlag() bool { return true }
 
-// String returns "true" if mutants were asked for, and otherwise "false".
+// String returns whether mutants were asked for.
 func (c *Choice) String() string { return strconv.FormatBool(c.on) }
 
 // Set takes true, false, or numbers.
@@ -58,7 +57,7 @@ func (c *Choice) Set(s string) error {
 // On reports whether mutants were asked for.
 func (c *Choice) On() bool { return c.on }
 
-// order returns the places of the mutants that are tried, for a list of this length.
+// order returns which of so many mutants are tried.
 func (c *Choice) order(of int) ([]int, error) {
 	if c.some == nil {
 		all := make([]int, of)

@@ -18,9 +18,9 @@ type Found struct {
 	At string
 }
 
-// Read returns the mutants of a test file, in order, without compiling it. Each Edit must be in a
-// list of edits in the literal of its mutant, and consist of constants of that file. Otherwise,
-// Read returns an error.
+// Read returns the mutants of a test file, in order, without compiling it. An Edit must be in a
+// list of edits in the literal of its mutant, and consist of constants of its file. For any other
+// Edit, Read returns an error.
 func Read(file string) ([]Found, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
@@ -29,7 +29,7 @@ func Read(file string) ([]Found, error) {
 	return ReadSource(file, src)
 }
 
-// ReadSource is like Read, for a file with the text src.
+// ReadSource is Read of a file whose text is src.
 func ReadSource(file string, src []byte) ([]Found, error) {
 	if !bytes.Contains(src, []byte("mutate.Edit")) {
 		return nil, nil
@@ -172,8 +172,8 @@ func (r *reader) fail(n ast.Node, what string) {
 	}
 }
 
-// Listed fails t unless Read finds exactly these lists of edits in a file. If it passes, a check
-// without compiling covers all mutants.
+// Listed fails t unless Read finds exactly these lists of edits in a file. Then a check without
+// compiling covers all of them.
 func Listed(t testing.TB, file string, mutants ...[]Edit) {
 	t.Helper()
 	found, err := Read(file)

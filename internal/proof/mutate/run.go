@@ -20,18 +20,18 @@ type Mutant struct {
 	Edits        []Edit
 }
 
-// A killer without a mutant gets the time patience, because it must also pass on a busy machine. A
-// killer with a mutant hangs if it exceeds both the limit of All and slack times its duration
-// without the mutant.
+// A killer without a mutant gets patience, because it must pass on a busy machine too. A killer
+// with a mutant hangs if it exceeds both the limit of All and slack times its duration without the
+// mutant.
 const (
 	patience = 10 * time.Minute
 	slack    = 20
 )
 
-// All runs the killer of each chosen mutant. The killer must pass without the mutant, and fail or
-// hang with it. The argument limit is the shortest time after which a killer counts as hanging. The
-// argument mutants is the list in mutants_test.go in the working folder. Set parallel if the
-// killers need no server and no quiet machine. Otherwise, they run one at a time.
+// All runs the killer of each chosen mutant. It must pass without the mutant, and fail or hang with
+// it. limit is the least time after which it counts as hanging. mutants is the list in
+// mutants_test.go in the working folder. parallel is for killers that need no server and no quiet
+// machine. Other killers run one at a time.
 func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutants []Mutant) {
 	t.Helper()
 	var mu sync.Mutex
@@ -70,9 +70,9 @@ func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutan
 // grace is how long a running mutant may continue after the time is over.
 const grace = 20 * time.Second
 
-// Each calls try for the chosen mutants, in their order, until their time is over. An error of try
-// fails t. Each also fails t unless mutants is the list in mutants_test.go in the working folder,
-// and the place of each edit exists. The last line of its log has the number of mutants tried.
+// Each calls try for the chosen mutants, in that order, until their time is over. An error of try
+// fails t. Each also fails t unless the list is that of mutants_test.go in the working folder, and
+// each edit has its place. The last line of its log has the number of mutants tried.
 func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	try func(ctx context.Context, t *testing.T, n int, none, b Built) error,
 ) {
@@ -97,7 +97,7 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 		defer cancel()
 	}
 	chosen := len(order)
-	// Build all mutants, so that the build cache has their code whichever mutants are chosen.
+	// All mutants, so that the build cache has their code whichever are chosen.
 	none, built, err := share(ctx, t.TempDir(), edits)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -152,13 +152,12 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	t.Logf("%d mutants died, of %d chosen and %d in all", tried.Load(), chosen, len(mutants))
 }
 
-// errSlow means that, according to a gauge of package ample, the test proves nothing on this
-// machine now.
+// errSlow is the result of a gauge of package ample: the test proves nothing on this machine now.
 var errSlow = errors.New("machine too slow to tell")
 
 // Run runs one test of the binary, such as "TestCommit/lost_reply", and reports whether it failed.
-// A test that hangs ends at the limit, which also counts as a failure. If the test does not exist,
-// is skipped, or leaves processes with its output open, Run returns an error.
+// A test that hangs ends at the limit, which is a failure too. If the test does not exist, is
+// skipped, or leaves processes with its output open, Run returns an error.
 func (b Built) Run(ctx context.Context, test string, limit time.Duration) (out string, failed bool, err error) {
 	pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 	cmd := b.Command(ctx, "-test.run", pattern, "-test.v", "-test.timeout", limit.String())

@@ -32,10 +32,10 @@ func (b Built) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Together builds mutants, in their order, and the code without a mutant. Mutants that change only
+// Together builds mutants, in their order, and the code without one. Mutants that change only
 // function bodies share a binary, because building takes most of the time. Each changed function
-// begins by choosing one of its forms, according to an environment variable. Any other mutant would
-// change all mutants of the binary, so it has a separate binary.
+// begins with a choice among its forms, by the environment. Any other mutant would change all of
+// them, so it has a separate binary.
 func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	t.Helper()
 	none, all, err := share(t.Context(), t.TempDir(), mutants)
@@ -50,7 +50,7 @@ func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	return none, all
 }
 
-// share is like Together, but without the separate binaries.
+// share is Together without the separate binaries.
 func share(ctx context.Context, dir string, mutants [][]Edit) (none Built, all []Built, err error) {
 	files := make(map[string]*merged)
 	all = make([]Built, len(mutants))
@@ -102,8 +102,8 @@ func share(ctx context.Context, dir string, mutants [][]Edit) (none Built, all [
 	return none, all, nil
 }
 
-// mergeable returns the files of a mutant that changes only function bodies, and nil for any other
-// mutant. It adds the files without the mutant to files.
+// mergeable returns the files of a mutant that changes only function bodies, otherwise nil. It adds
+// the files without the mutant to files.
 func mergeable(files map[string]*merged, edits []Edit) (map[string]*merged, error) {
 	texts, err := changed(".", edits)
 	if err != nil {
@@ -185,7 +185,7 @@ func newMerged(path string, src []byte) (*merged, error) {
 	return m, nil
 }
 
-// nameOf returns a function's name, with its receiver's name.
+// nameOf returns a function's name, with its receiver's.
 func nameOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
@@ -208,8 +208,8 @@ func (m *merged) cut(from, to token.Pos) string {
 	return string(m.src[m.fset.Position(from).Offset:m.fset.Position(to).Offset])
 }
 
-// onlyBodies reports whether the file of a mutant differs only in function bodies, and none of
-// these functions can detect that another function calls it.
+// onlyBodies reports whether the file of a mutant differs only in function bodies, and no such
+// function can detect that another one calls it.
 func (m *merged) onlyBodies(with *merged) bool {
 	if len(m.file.Decls) != len(with.file.Decls) {
 		return false
@@ -248,8 +248,7 @@ func (m *merged) add(n int, with *merged) {
 	}
 }
 
-// variant adds mutant n's form of a function under another name. The function calls this form if
-// mutant n is chosen.
+// variant adds mutant n's form of a function under another name, which is called instead of it.
 func (m *merged) variant(n int, fn *ast.FuncDecl, text string) {
 	name := fmt.Sprintf("%s_mutant%d", fn.Name.Name, n)
 	at := int(fn.Name.Pos() - fn.Pos())

@@ -16,10 +16,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// Cast is a few members of one namespace that contend for one shard. Each member has its own
-// backend, which reaches each server through its own proxy. Therefore, one server can fall silent
-// for all members, or all servers for one member, and neither side sees an error. Only one
-// goroutine may call the methods.
+// Cast is a few members of one namespace that contend for one shard. Each has its own backend,
+// which reaches each server through its own proxy. So a server can fall silent for all of them, or
+// a member for all servers, without an error to either side. One goroutine calls its methods.
 type Cast struct {
 	t       testing.TB
 	ttl     time.Duration
@@ -44,8 +43,8 @@ type actor struct {
 // castShard is the shard that the members contend for.
 const castShard = "shard"
 
-// NewCast runs n members until the end of the test. The function open opens the backend of one
-// member, which reaches the servers, in their order, at the addresses in through.
+// NewCast runs n members until the end of the test. open opens the backend of one member, which
+// reaches the servers at the addresses in through, in their order.
 func NewCast(
 	t testing.TB, n int, ttl time.Duration, servers []string, open func(through []string) driver.Backend,
 ) *Cast {
@@ -80,13 +79,16 @@ func NewCast(
 func (c *Cast) run(m *actor) {
 	c.t.Helper()
 	e, err := core.NewElector(m.backend, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: c.ttl, Node: m.node, Hooks: core.Hooks{
-		OnEvent: func(ev core.Event) {
+		OnSession: func(ev core.SessionEvent) {
 			switch ev.Kind {
 			case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 				c.event("%s: %s: %v", m.node, ev.Kind, ev.Err)
-			case core.PeerEvicted:
-				c.event("%s evicted %s", m.node, ev.Peer.Node)
 			default: // it continues
+			}
+		},
+		OnPeer: func(ev core.PeerEvent) {
+			if ev.Kind == core.PeerEvicted {
+				c.event("%s evicted %s", m.node, ev.Peer.Node)
 			}
 		},
 	}})
@@ -219,8 +221,8 @@ func (c *Cast) set(p *faultproxy.Proxy, f faultproxy.Faults) {
 	}
 }
 
-// Takeover waits until a member other than former uses the shard. It returns how long after start
-// this was.
+// Takeover waits until another member than former uses the shard. It returns how long after start
+// that was.
 func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	c.t.Helper()
 	var took time.Duration
@@ -236,8 +238,8 @@ func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	return took
 }
 
-// Seen returns the events since the members settled, and the longest time without an owner. Events
-// are lapses of trust, lost sessions and evictions.
+// Seen returns the events since the members settled, which are lapses of trust, lost sessions and
+// evictions, and the longest time without an owner.
 func (c *Cast) Seen() (events []string, gap time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

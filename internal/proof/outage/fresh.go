@@ -10,25 +10,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Fresh makes a member crash, and a new member take over. In one case, the new member starts after
-// the crash, like a single process that is restarted. In the other case, it joined a moment before.
-// In both cases, it must own the shard within a TTL and a little more (V1). The addition is a fifth
-// of the TTL and the time to open the store, and more if the store answers slowly. Reads at the
-// same time detect a machine that is too slow to judge. The TTL is a second, or the flag
-// -system.ttl.
+// Fresh makes a member crash, and a new one take over. One starts afterwards, like a lone process
+// that is restarted, and one joined a moment before. Both must own the shard within a TTL and a
+// little more (V1). The addition is a fifth of the TTL and the time of opening the store, and more
+// if the store answers slowly. Reads beside it detect a machine that is too slow to judge. The TTL
+// is a second, or the flag -system.ttl.
 func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
 	servers.Short(t)
 	ttl := system.TTL(time.Second)
-	store := c.Store(suite.Wrap(t), 1)
+	store := c.Store(conformance.Wrap(t), 1)
 	options, err := json.Marshal(store.Options)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +82,7 @@ func reads(t *testing.T, b driver.Backend) func() {
 	return func() { _, _ = b.ReadLog(t.Context(), "beside", 0, 0) }
 }
 
-// lone is another process, as seen by the store.
+// lone is another process, from the store's view.
 type lone struct {
 	backend driver.Backend
 	granted chan time.Time
@@ -98,7 +97,7 @@ func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) 
 	t.Helper()
 	p := &lone{backend: b, granted: make(chan time.Time, 1), joined: make(chan struct{}, 1), done: make(chan error, 1)}
 	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
-		OnEvent: func(ev core.Event) {
+		OnSession: func(ev core.SessionEvent) {
 			if ev.Kind == core.SessionJoined {
 				select {
 				case p.joined <- struct{}{}:
@@ -132,7 +131,7 @@ func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) 
 	return p
 }
 
-// owns waits until the process's handler was called, and returns when this was.
+// owns waits until its handler was called, and returns when that was.
 func (p *lone) owns(t *testing.T) time.Time {
 	t.Helper()
 	select {

@@ -24,8 +24,8 @@ type host struct {
 	b    driver.Backend
 }
 
-// contenders are hosts that contend for one shard. They record each lapse and eviction, and when
-// the shard was served.
+// contenders are hosts that contend for one shard. It records each lapse and eviction, and when the
+// shard was served.
 type contenders struct {
 	t     *testing.T
 	ttl   time.Duration
@@ -56,7 +56,12 @@ func contend(
 		b := open(through)
 		node := fmt.Sprint("n", i)
 		e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Node: node, Hooks: core.Hooks{
-			OnEvent: func(e core.Event) { c.event(node, e) },
+			OnSession: func(e core.SessionEvent) { c.session(node, e.Kind) },
+			OnPeer: func(e core.PeerEvent) {
+				if e.Kind == core.PeerEvicted {
+					c.note(func() { c.evicted = append(c.evicted, e.Peer.Node); c.loses() })
+				}
+			},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -95,9 +100,9 @@ func contend(
 	return c
 }
 
-// answers queries the store until the end of the test. The returned function reports the longest
-// time without an answer since its last call. The first query must be answered, because otherwise a
-// function ask that always fails would excuse everything.
+// answers asks the store until the end of the test. The returned function reports the longest time
+// without an answer since its last call. There must be a first answer, because otherwise an ask
+// that always fails would excuse everything.
 func (c *contenders) answers(ask func(context.Context) error) (longest func() time.Duration) {
 	c.t.Helper()
 	ample.Wait(c.t, "the store does not answer", func() bool { return ask(c.t.Context()) == nil })
@@ -131,13 +136,9 @@ func (c *contenders) answers(ask func(context.Context) error) (longest func() ti
 	}
 }
 
-func (c *contenders) event(node string, e core.Event) {
-	switch e.Kind {
-	case core.SessionLapsed, core.SessionLost:
-		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, e.Kind)); c.loses() })
-	case core.PeerEvicted:
-		c.note(func() { c.evicted = append(c.evicted, e.Peer.Node); c.loses() })
-	default: // no shard is lost
+func (c *contenders) session(node string, kind core.SessionEventKind) {
+	if kind == core.SessionLapsed || kind == core.SessionLost {
+		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, kind)); c.loses() })
 	}
 }
 
@@ -147,7 +148,7 @@ func (c *contenders) note(what func()) {
 	what()
 }
 
-// loses notes the time of the first lapse or eviction. The caller holds the lock.
+// loses notes the time of the first lapse or eviction. The lock is held.
 func (c *contenders) loses() {
 	if c.lost.IsZero() {
 		c.lost = time.Now()
@@ -166,7 +167,7 @@ func (c *contenders) keeps(machine *ample.Gauge, when string) {
 	}
 }
 
-// until waits until ok returns true, and returns the time when it did.
+// until waits until ok holds, and returns when it did.
 func (c *contenders) until(what string, ok func() bool) time.Time {
 	c.t.Helper()
 	held := ample.Soon(c.t.Context(), func() bool {
@@ -183,9 +184,9 @@ func (c *contenders) until(what string, ok func() bool) time.Time {
 	return at
 }
 
-// settled waits until all hosts are trusted members that know each other, the shard is served, and
-// the interval between heartbeats has passed. It forgets earlier notes, and returns the host that
-// serves the shard.
+// settled waits until all are trusted members that know each other, the shard is served, and a
+// heartbeat's interval has passed. It forgets earlier notes, and returns the host that serves the
+// shard.
 func (c *contenders) settled() (holder int) {
 	c.t.Helper()
 	c.until("three trusted members and a leader", func() bool {
@@ -205,7 +206,7 @@ func (c *contenders) settled() (holder int) {
 	return holder
 }
 
-// pass waits for the time d, as a part of a fault.
+// pass waits as a part of a fault.
 func (c *contenders) pass(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -228,14 +229,14 @@ func (c *contenders) host() (h *host, through []string) {
 	return h, through
 }
 
-// used returns the server to which a host sends the most bytes between two heartbeats.
+// used returns the server to which a host sends most during an interval of heartbeats.
 func (c *contenders) used(host int) int {
 	before := c.hosts[host].sent()
 	c.pass(c.ttl * 2 / 3)
 	return c.hosts[host].mostSince(before)
 }
 
-// sent returns the number of bytes sent to each server.
+// sent returns how much was sent to each server.
 func (h *host) sent() []int64 {
 	var all []int64
 	for _, p := range h.ways {
@@ -244,7 +245,7 @@ func (h *host) sent() []int64 {
 	return all
 }
 
-// mostSince returns the server to which the most bytes were sent since the counts in before.
+// mostSince returns the server to which most was sent since before.
 func (h *host) mostSince(before []int64) int {
 	after := h.sent()
 	for i := range after {
@@ -253,8 +254,8 @@ func (h *host) mostSince(before []int64) int {
 	return slices.Index(after, slices.Max(after))
 }
 
-// silence makes the given ways lose everything that is sent, in both directions and without a
-// reset, until the returned function is called.
+// silence makes ways lose everything that is sent, in both directions and without a reset, until
+// the returned function is called.
 func (c *contenders) silence(ways ...*faultproxy.Proxy) (heal func()) {
 	set := func(f faultproxy.Faults) {
 		for _, p := range ways {

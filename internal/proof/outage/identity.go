@@ -16,11 +16,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Identity makes two members own a shard each, and a third stand by. It then tampers with the
-// identity of their namespace, in each of the ways. From then on, no commit may be applied. All
-// members must halt with ErrStoreChanged at their next write, which is a heartbeat or an earlier
-// write, within the TTL (I1). The function open opens a namespace, and may create it. If the name
-// of a way begins with "roster", the data's identity does not change.
+// Identity makes two members own a shard each, and one stand by, and tampers with the identity of
+// their namespace in each of the ways. From then on no commit may be applied. All must halt with
+// ErrStoreChanged at their next write, which is a heartbeat at the latest, within the TTL (I1).
+// open opens a namespace, and may create it. A way whose name begins with "roster" does not change
+// the data's identity.
 func Identity(
 	t *testing.T, open func(t *testing.T, namespace string) driver.Backend,
 	ways map[string]func(namespace string) error,
@@ -52,7 +52,7 @@ func Identity(
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), ample.Time)
 			defer cancel()
 			for _, l := range leases {
-				// Commits do not check the copy of a database's identity in the roster.
+				// Commits do not check a database's copy in the roster.
 				if _, err := l.Append(ctx, []byte("late")); err == nil && !strings.HasPrefix(way, "roster") {
 					t.Error("a commit is applied")
 				}
@@ -64,7 +64,7 @@ func Identity(
 	}
 }
 
-// witness is a member that the test expects to halt.
+// witness is a member whose halt is awaited.
 type witness struct {
 	joined  chan struct{}
 	granted chan *core.Lease
@@ -72,7 +72,7 @@ type witness struct {
 	slowest atomic.Int64 // longest call, in ns
 }
 
-// halt is a member's last event, and the time when it came.
+// halt is a member's last event, and when it came.
 type halt struct {
 	err error
 	at  time.Time
@@ -83,7 +83,7 @@ func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string)
 	t.Helper()
 	m := &witness{joined: make(chan struct{}), granted: make(chan *core.Lease, 1), halted: make(chan halt, 1)}
 	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
-		OnEvent: func(ev core.Event) {
+		OnSession: func(ev core.SessionEvent) {
 			switch ev.Kind {
 			case core.SessionJoined:
 				close(m.joined)

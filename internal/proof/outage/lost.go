@@ -20,15 +20,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Lost is a store that loses connections silently, as behind a firewall that forgot them. Open
-// connections no longer carry anything but do not end, while new connections work.
+// Lost is a store whose connections are lost in silence, as behind a firewall that forgot them.
+// Open connections carry nothing more and do not end, and new connections work.
 type Lost struct {
 	Addr string // the server's
-	// Open opens a namespace through an address. It may create the namespace.
+	// Open opens a namespace through an address. It may create it.
 	Open func(t *testing.T, addr, namespace string) driver.Backend
 	// Conns is the number of connections of an idle member.
 	Conns int
-	// Notice is how late a process may notice a change if it has lost the connections over which it
+	// Notice is how late a process may notice a change if it lost the connections over which it
 	// learns of changes.
 	Notice time.Duration
 }
@@ -39,24 +39,22 @@ func lostTTL() time.Duration { return system.TTL(2 * time.Second) }
 // lostSlack is the time that a busy machine may add.
 const lostSlack = 4 * time.Second
 
-// LostConnection loses open connections of idle processes: all connections, each connection alone,
-// and all except one.
+// LostConnection loses open connections of idle processes: all of them, each one alone, and all
+// except one.
 //
-//   - died: a standby loses connections, and then the owner dies. The standby serves within one and
-//     a half TTLs.
-//   - busy: like died, after the standby made many concurrent calls.
-//   - handedOver: a standby loses connections, and then the owner hands its shard over. The standby
-//     serves the shard within Notice, or within the time after a death if that is longer.
-//   - left: like handedOver, but the owner ends.
-//   - kept: the owner loses connections, and keeps its lease.
-//   - slowed: like kept, after the owner's heartbeats overlapped because the store was slow. Few of
-//     the connections that these heartbeats opened stay open.
-//   - followed: a follower loses all connections after many concurrent calls. Then an entry is
-//     written. The follower has the entry within Notice plus the CallTimeout of its Options.
-//   - fresh: like followed, while Fresh is called. Fresh confirms nothing that is older than two
-//     pulses.
+//   - died: a standby's, and then the owner dies. The standby serves within one and a half TTLs.
+//   - busy: as died, after the standby had many concurrent calls.
+//   - handedOver: a standby's, and then the owner hands its shard over. The standby serves it
+//     within Notice, or as after a death if that is later.
+//   - left: as handedOver, but the owner ends.
+//   - kept: the owner's. It keeps its lease.
+//   - slowed: as kept, after its heartbeats overlapped because the store was slow. Few of the
+//     connections that they opened stay open.
+//   - followed: a follower's, which lost all after many concurrent calls. Then an entry is written.
+//     The follower has it within Notice and the CallTimeout of its Options.
+//   - fresh: as followed, while Fresh is called. It confirms nothing that is older than two pulses.
 //
-// With -short, it plays died three times and each other case once, with a random choice of lost
+// With -short it plays died three times and each other once, with a random choice of lost
 // connections.
 func (l Lost) LostConnection(t *testing.T) {
 	each, most := l.Conns+1, 2*l.Conns+1
@@ -96,8 +94,8 @@ func (l Lost) LostConnection(t *testing.T) {
 	all.Wait()
 }
 
-// cases returns all numbers below n, which are choices for lose. With -short, it returns one choice
-// of each kind, with a random connection, or a single choice of a random kind.
+// cases returns all numbers below n, which are choices for lose. With -short it returns all kinds
+// of choices, each with a random connection, or only one random kind.
 func (l Lost) cases(n int, kinds bool) (all []int) {
 	if !testing.Short() || n == 1 {
 		for which := range n {
@@ -161,8 +159,8 @@ func (c *contenders) serving(h *host, start time.Time) time.Duration {
 	return took
 }
 
-// beside returns a gauge of heartbeats in another namespace. Reads would not be enough, because an
-// owner needs writes, while a store with a busy disk still answers reads.
+// beside returns a gauge of heartbeats in another namespace. Reads would not do: a store with a
+// busy disk answers them, but an owner needs writes.
 func (l Lost) beside(t *testing.T) *ample.Gauge {
 	t.Helper()
 	b := l.Open(t, l.Addr, "lost/"+rand.Text())
@@ -231,7 +229,7 @@ func (l Lost) left(t *testing.T, which int) {
 	machine.AtMost("a takeover", c.serving(standby, start), l.notice())
 }
 
-// kept waits for three TTLs, in which an owner makes every kind of call that it makes regularly.
+// kept waits for three TTLs, in which an owner does everything that it does.
 func (l Lost) kept(t *testing.T, which int, slow bool) {
 	ttl := 2 * lostTTL() // otherwise a busy machine may need the whole time that two lost heartbeats leave to connect
 	machine := l.beside(t)

@@ -1,7 +1,6 @@
-// Package outage is for the tests of backends. It injects faults into the servers of a store while
-// core runs members on that store. Quorum takes a majority of the servers away. A Cast silences one
-// server or one member, and the others see no error. SystemConfig makes package system play its
-// schedules on servers.
+// Package outage injects faults into the servers of a store while core runs members on it, for the
+// tests of backends. Quorum takes a majority away. A Cast silences one server or one member without
+// an error to the others. SystemConfig makes package system play its schedules on servers.
 //
 //	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend { ... })
 package outage
@@ -21,11 +20,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Quorum takes all servers except one away for ten TTLs. It first stalls and then kills them.
-// During this time, one elector runs for each server, with its own shards. The function open opens
-// the backend of elector i, and closes it after the test. At the end of the ten TTLs, no member may
-// be trusted. No member may be evicted. Afterwards, each shard must belong to its owner, with a new
-// token, because trust had lapsed (C7).
+// Quorum takes all servers except one away for ten TTLs, stalled and then killed, while there is
+// one elector for each server with its own shards. open opens the backend of elector i, and closes
+// it after the test. At the end of the ten TTLs no member may be trusted. No member may be evicted.
+// Afterwards each shard must belong to its owner, with a new token, because trust had lapsed (C7).
 func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func(i int) driver.Backend) {
 	t.Helper()
 	members := cluster.Members()

@@ -21,9 +21,9 @@ import (
 const members = 3
 
 // Silent takes one of the servers away from all processes, without a reset, for two TTLs. In each
-// round, it takes the server that the holder uses. No member's trust may lapse, and no member may
-// be evicted. A gauge reads through a backend that reaches all servers. The function open opens a
-// backend on addresses.
+// round it is the server that the holder uses. No member's trust may lapse, and no member be
+// evicted. A gauge reads through a backend that reaches all servers. open opens a backend on
+// addresses.
 func Silent(t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend) {
 	t.Helper()
 	c := contend(t, addrs, members, ttl, open)
@@ -47,8 +47,8 @@ func (c *contenders) to(server int) []*faultproxy.Proxy {
 	return ways
 }
 
-// EachTTL runs a test for 3 rounds, or for one with -short, at a TTL of 3 seconds. If rounds is
-// above 0, EachTTL runs that many rounds at each of three TTLs, in parallel.
+// EachTTL runs a test for 3 rounds, with -short for one, at a TTL of 3 seconds. If rounds is above
+// 0, it runs that many at each of three TTLs in parallel.
 func EachTTL(t *testing.T, rounds int, test func(t *testing.T, ttl time.Duration, rounds int)) {
 	ttls := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 	if rounds == 0 {
@@ -67,7 +67,7 @@ func EachTTL(t *testing.T, rounds int, test func(t *testing.T, ttl time.Duration
 }
 
 // HolderDies permanently cuts the holder off, without a reset, together with the server that
-// another member uses. A takeover may take one and a half TTLs. The gauge is the same as in Silent.
+// another member uses. A takeover may take one and a half TTLs. The gauge is as in Silent.
 func HolderDies(
 	t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend,
 ) {
@@ -83,7 +83,7 @@ func HolderDies(
 
 // Starts starts a process, and takes its server away without a reset just before a call on the way
 // to its first lease: the join, the full read, or the claim. The process must serve within two
-// TTLs. The gauge is the same as in Silent.
+// TTLs. The gauge is as in Silent.
 func Starts(t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend) {
 	t.Helper()
 	c := contend(t, addrs, 0, ttl, open)
@@ -97,8 +97,7 @@ func Starts(t *testing.T, addrs []string, ttl time.Duration, rounds int, open fu
 	}
 }
 
-// start is one round of Starts. It returns the time from the start of the process until the process
-// serves.
+// start is one round of Starts. It returns how long after its start the process serves.
 func (c *contenders) start(op intercept.Op, shard string, open func(through []string) driver.Backend) time.Duration {
 	c.t.Helper()
 	h, through := c.host()
@@ -163,9 +162,8 @@ func (c *contenders) takeover() time.Duration {
 }
 
 // LeaderStops stops the store's leading server for a time, once in each round. The shard may be
-// without a handler for two TTLs plus the time in which the store does not answer. The function
-// read measures that time, by other means and without the stopped server. No live member may be
-// evicted.
+// without a handler for two TTLs plus the time in which the store does not answer. read finds that
+// time, without the stopped server and by other means. No live member may be evicted.
 func LeaderStops(
 	t *testing.T, cluster *servers.Cluster, ttl, stop time.Duration, rounds int, leader func() int,
 	read func(context.Context) error, open func(through []string) driver.Backend,

@@ -17,8 +17,7 @@ import (
 type Suite struct {
 	Kind   servers.Kind
 	Opener driver.Opener
-	// FirstOnly makes the members of a run connect only to the first server, as they would connect
-	// to an agent.
+	// FirstOnly makes the members of a run reach only the first server, like an agent.
 	FirstOnly bool
 	// Options returns system.Store's Options for the proxies' addresses.
 	Options func(through []string, namespace string) any
@@ -72,9 +71,8 @@ type Deployment struct {
 }
 
 // SystemConfig returns a configuration of the system suite for n seeds at a time, each on its own
-// servers and in its own namespace. Its schedule restarts one server after another, so that a
-// majority of three servers always remains. It stalls all servers, and cuts members off from all of
-// them.
+// servers and in its own namespace. Its schedule restarts one server after another, so that of
+// three a majority is left. It stalls all of them, and cuts members off from all of them.
 func SystemConfig(t *testing.T, opener driver.Opener, n int, start func() Deployment) system.Config {
 	t.Helper()
 	idle := make(chan *deployment, n)

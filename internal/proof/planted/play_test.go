@@ -34,7 +34,7 @@ const faults = tenuretest.AllFaults &^ tenuretest.Suspend
 func of(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf("seed-%d", seed)) }
 
 // TestPlay runs members of three processes that lead shards under faults, in virtual time, and
-// checks their traces. With -traces, the caller checks them.
+// checks their traces. With -traces the caller checks them.
 func TestPlay(t *testing.T) {
 	dir, check, plays := *tracesFlag, false, share.Of(t, "plays", *playsFlag, 3)
 	if dir == "" {

@@ -22,8 +22,8 @@ type certificates struct {
 	ca, serverCert, serverKey, clientCert, clientKey string
 }
 
-// makeCertificates makes a CA, a certificate for loopback and, if mutual is true, one for the
-// client. The function write stores a file and returns its path.
+// makeCertificates makes a CA, and with it a certificate for loopback and, if mutual, one for the
+// client. write stores a file and returns its path.
 func makeCertificates(mutual bool, write func(name, content string) (string, error)) (*certificates, error) {
 	now := time.Now()
 	authority := &x509.Certificate{

@@ -8,14 +8,14 @@ import (
 )
 
 // Cluster is several servers of one kind that form one store. Each member is a Server with its own
-// faults. The methods of Cluster act on all members. They are safe for concurrent use.
+// faults. The methods here act on all members. Safe for concurrent use.
 type Cluster struct {
 	members []*Server
 }
 
 // StartCluster starts a store of n members of a kind that has clusters. It returns when every
-// member serves. The options apply to each member. The context limits only the start. The caller
-// closes the cluster. If this machine does not have the kind, the error is ErrUnavailable.
+// member serves. o is for each member. ctx limits the start only. The caller closes the cluster. If
+// this machine does not have the kind, the error is ErrUnavailable.
 func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, error) {
 	if err := kind.check(); err != nil {
 		return nil, err
@@ -39,9 +39,9 @@ func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, 
 	return &Cluster{members: members}, nil
 }
 
-// NewCluster starts a cluster for one test, which may stop, kill and reconfigure it. NewCluster
-// closes the cluster after the test. If the test failed, it shows the ends of the cluster's logs.
-// If the machine has no such servers, NewCluster skips or fails the test, as Unavailable does.
+// NewCluster starts a cluster for one test, which may stop, kill and reconfigure it. The cluster is
+// closed after the test. If the test failed, the ends of its logs are shown. If the machine has no
+// such servers, NewCluster does what Unavailable does.
 func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)

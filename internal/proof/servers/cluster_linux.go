@@ -10,8 +10,7 @@ import (
 )
 
 // startLocalCluster starts n members as processes of this machine, each with its own directory,
-// janitor and ports. A single server is a cluster of one. All members share passwords and
-// certificates.
+// janitor and ports. A single server is a cluster of one. All share passwords and certificates.
 func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (servers []*Server, err error) {
 	if n > 1 && !kind.clusters() {
 		return nil, fmt.Errorf("tenure: %s has no clusters here: start one server", kind)
@@ -68,10 +67,10 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 	return servers, nil
 }
 
-// launchAll gives ports to the members and starts them together, because each may serve only when
-// other members serve.
+// launchAll gives ports to the members and starts them together, because each may serve only once
+// others do.
 func launchAll(ctx context.Context, members []*local) (err error) {
-	// Another process may take a free port before the server takes it.
+	// Another process may take a free port before the server does.
 	for range 5 {
 		if err = assignPorts(ctx, members); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// These are other ports of a Consul server, for gossip and remote calls between members.
+// Other ports of a Consul server: gossip and remote calls between members.
 const (
 	consulGossip = iota
 	consulCalls
@@ -92,8 +92,7 @@ func (m consulMember) config(o *Options) (string, error) {
 		"retry_interval": "1s",
 		"connect":        object{"enabled": false}, "disable_update_check": true, "log_level": "warn",
 		"performance": object{"raft_multiplier": 1},
-		// To the server, all tests on a machine are one client, and each process of the machine has
-		// a few connections.
+		// All tests of a machine are one client, and each process of it has a few connections.
 		"limits": object{"http_max_conns_per_client": 900},
 	}
 	if len(m.others) > 0 {
@@ -111,7 +110,7 @@ func (m consulMember) config(o *Options) (string, error) {
 }
 
 // probeConsul reads a key in the mode that needs a majority. An error that the key is missing, or
-// that not everybody may read it, counts as an answer.
+// not readable by everybody, is an answer.
 func probeConsul(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

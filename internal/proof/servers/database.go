@@ -23,8 +23,8 @@ const (
 var databaseName = regexp.MustCompile(`^tenure_test_[0-9a-f]{16}$`)
 
 // CreateDatabase creates an empty database with a unique name, owned by the user of User. It
-// returns the database's DSN. The program must import the driver for this kind of server: see the
-// package comment.
+// returns how to reach the database. The program must import the kind's driver: see the package
+// comment.
 func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	name := databasePrefix + randomHex(8)
 	statement := "CREATE DATABASE " + name
@@ -41,8 +41,8 @@ func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	return s.user.Database(name), nil
 }
 
-// DropDatabase removes a database of CreateDatabase. PostgreSQL ends the connections to the
-// database. MariaDB waits for transactions in the database until ctx ends.
+// DropDatabase removes a database of CreateDatabase. PostgreSQL ends the connections to it. MariaDB
+// waits for transactions in it until ctx ends.
 func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 	if !databaseName.MatchString(d.database) {
 		return fmt.Errorf("tenure: database %q was not created by CreateDatabase", d.database)
@@ -61,8 +61,8 @@ func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 	return nil
 }
 
-// Database creates a database for one test. It drops the database after the test, unless the server
-// is closed.
+// Database creates a database for one test. It is dropped after the test, unless the server is
+// closed.
 func (s *Server) Database(t testing.TB) DSN {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)

@@ -36,8 +36,8 @@ type directory struct {
 	janitor *exec.Cmd
 }
 
-// newDirectory creates a directory and starts its janitor. Other users can pass through the
-// directory, because the server may run as another user, but they cannot list it.
+// newDirectory creates a directory and starts its janitor. Other users can pass through it, because
+// the server may run as one, but not list it.
 func newDirectory(ctx context.Context) (d *directory, err error) {
 	if err := sweep(ctx); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func newDirectory(ctx context.Context) (d *directory, err error) {
 func cleaner(ctx context.Context, path string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", janitorScript, "janitor", path)
 	cmd.Dir = "/"
-	// In a separate session, an interrupt from the terminal does not reach the janitor.
+	// In a separate session an interrupt from the terminal does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
@@ -112,8 +112,8 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes the directories of owners and janitors that died together. It removes only
-// directories of this user, and no directory that is just being made.
+// sweep removes the directories of owners and janitors that died together. It touches only
+// directories of this user, and none that is just being made.
 func sweep(ctx context.Context) error {
 	paths, err := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*"))
 	if err != nil {

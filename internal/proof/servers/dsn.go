@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// DSN describes how to reach one database as one user. It is a value, and methods return changed
-// copies, so it is safe for concurrent use. Every format prints it without its password. Only
-// Reveal and Password return the password.
+// DSN describes how to reach one database as one user. It is a value, safe for concurrent use:
+// methods return changed copies. Every format prints it without its password. Only Reveal returns
+// the password.
 type DSN struct {
 	kind     Kind
 	network  string // tcp, or unix
@@ -67,9 +67,9 @@ func (d DSN) With(name, value string) DSN {
 
 // Reveal returns the DSN with its password, in the driver's form. It is a URL for PostgreSQL (pgx),
 // and "user:password@tcp(host:port)/database?..." for MariaDB (go-sql-driver/mysql). It is
-// "user:password@host:port" or "host:port" for etcd, Consul, Redis and ZooKeeper. For TLS, the URL
-// names the files. A MySQL DSN cannot name files, so pass [Server.TLSConfig] to
-// mysql.RegisterTLSConfig and set the parameter tls.
+// "user:password@host:port" or "host:port" for etcd, Consul, Redis and ZooKeeper. For TLS the URL
+// names the files. A MySQL DSN cannot: give [Server.TLSConfig] to mysql.RegisterTLSConfig and set
+// the parameter tls.
 func (d DSN) Reveal() string { return d.format(d.password) }
 
 // String returns the DSN with the password replaced.

@@ -7,7 +7,7 @@ import (
 )
 
 // etcdRecipe runs one member. Peers talk in plaintext over loopback. Authentication is off. A test
-// that needs it adds users and turns it on, as on any running store.
+// that wants it adds users and enables it, as on any running store.
 func etcdRecipe() (recipe, error) {
 	path, err := tool(Etcd, "etcd")
 	if err != nil {

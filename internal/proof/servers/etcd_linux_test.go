@@ -127,7 +127,7 @@ func TestEtcdTLS(t *testing.T) {
 				return err
 			}
 			defer conn.Close()
-			// With TLS 1.3, a refusal comes with the first read.
+			// With TLS 1.3 a refusal comes with the first read.
 			if _, err := io.WriteString(conn, "GET /health HTTP/1.0\r\n\r\n"); err != nil {
 				return err
 			}

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// RunExamples is like Run, for a package with examples that need the pool's server of a kind. The
-// examples read an environment variable with the server's address, or the data source name of a
-// database that they share. An example cannot skip itself, so the server starts before the tests,
-// unless flags select no example. If the machine has no such server, RunExamples skips the examples
-// with the reason. If the environment requires the kind, it fails the run instead.
+// RunExamples is Run for a package whose examples need the pool's server of a kind. The examples
+// read an environment variable with the server's address, or the data source name of a database
+// that they share. An example cannot skip itself, so the server starts before the tests, unless
+// flags select no example. If the machine has no such server, RunExamples skips the examples with
+// the reason. If the environment requires the kind, it fails the run instead.
 func (p *Pool) RunExamples(m *testing.M, kind Kind, variable string) int {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -37,8 +37,8 @@ func (p *Pool) RunExamples(m *testing.M, kind Kind, variable string) int {
 	return code
 }
 
-// serveExamples starts the server and sets the variable. The function drop removes the examples'
-// data while the server runs.
+// serveExamples starts the server and sets the variable. drop removes the examples' data while the
+// server runs.
 func (p *Pool) serveExamples(kind Kind, variable string) (drop func() error, err error) {
 	s, err := p.server(kind, nil)
 	if err != nil {
@@ -85,7 +85,7 @@ func mayRunExamples(run, list, worker string) bool {
 	return list == "" && worker != "true" && (strings.Contains(run, "Example") || !onlyOthers.MatchString(run))
 }
 
-// value returns a flag's value, or "" for a missing flag.
+// value returns a flag's value, "" for a missing flag.
 func value(name string) string {
 	f := flag.Lookup(name)
 	if f == nil {

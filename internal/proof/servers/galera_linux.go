@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// galeraProvider is the path of the library in Debian's package galera-4.
+// galeraProvider is where Debian's package galera-4 has the library.
 const galeraProvider = "/usr/lib/galera/libgalera_smm.so"
 
-// galeraScript is called to copy the data when a node joins. All nodes begin with the same data,
-// and get the rest as writes, so there is nothing to copy. Its arguments are --role ROLE, --gtid
-// POSITION and more.
+// galeraScript is called for a copy of the data when a node joins. All nodes have the same
+// beginning, and get the rest as writes, so there is nothing to copy. Its arguments are --role
+// ROLE, --gtid POSITION and more.
 const galeraScript = `#!/bin/sh
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -34,9 +34,9 @@ esac
 `
 
 // galeraRecipe runs MariaDB servers that certify each other's writes. The nodes begin with equal
-// data at the first position of one history, so no node needs a copy of another node's data.
-// Debian's scripts for copying are in a package that also has a service. Each node has its own
-// server_id, unless Options.Config sets it.
+// data at the first position of one history, so none needs a copy of another one's data. Debian's
+// scripts for copies are in a package with a service. Each node has its own server_id, unless
+// Options.Config sets it.
 func galeraRecipe() (recipe, error) {
 	if _, err := os.Stat(galeraProvider); err != nil {
 		return recipe{}, unavailable(Galera, "no %s: run make servers", galeraProvider)

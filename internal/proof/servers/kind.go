@@ -14,8 +14,8 @@ import (
 type Kind string
 
 // The kinds of servers. Galera is several MariaDB servers that certify each other's writes.
-// PgBouncer is a proxy in front of the PostgreSQL in Options.Upstream, in transaction mode.
-// Sentinels watch the Redis in Options.Upstream under the name [SentinelMaster].
+// PgBouncer is a proxy before the PostgreSQL in Options.Upstream, in transaction mode. Sentinels
+// watch the Redis in Options.Upstream under the name [SentinelMaster].
 const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
@@ -40,12 +40,12 @@ var (
 	// ErrUnavailable means that this machine does not have the server. The message has the reason,
 	// and how to get the server.
 	ErrUnavailable = errors.New("server is not available")
-	// ErrUnsupported means that this package cannot cause the fault, because it did not start the
-	// server.
+	// ErrUnsupported means that this server cannot have the fault, because this package did not
+	// start it.
 	ErrUnsupported = errors.New("not supported by this server")
 )
 
-// short reports whether this test binary runs with -short, and the kind is not required.
+// short reports whether this is a test binary with -short and kind is not required.
 func short(kind Kind) bool {
 	return testing.Testing() && flag.Parsed() && testing.Short() && !Required(kind)
 }
@@ -83,8 +83,7 @@ func Unavailable(t testing.TB, kind Kind, err error) {
 	}
 }
 
-// variable returns the environment variable that names a running server, or "" if the kind has
-// none.
+// variable returns the environment variable that names a running server, "" for a kind without one.
 func (k Kind) variable() string {
 	switch k {
 	case Postgres:

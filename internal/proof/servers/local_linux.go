@@ -20,10 +20,10 @@ import (
 
 // recipe describes how to run a kind of server.
 type recipe struct {
-	// accounts are users that run the server if this process is root, for servers that refuse to
-	// run as root. The first user that exists is used.
+	// accounts are users that may run the server when this process is root, for servers that refuse
+	// to be. The first existing one is used.
 	accounts []string
-	// ports is the number of ports besides the port for clients. See local.ports.
+	// ports is the number of ports besides the one for clients, as in local.ports.
 	ports int
 	// prepare makes the data. It is called once.
 	prepare func(ctx context.Context, l *local) error
@@ -31,12 +31,11 @@ type recipe struct {
 	configure func(l *local) error
 	// command returns the program and its arguments.
 	command func(l *local) (path string, args []string)
-	// probe returns nil if the server's answer on a connection shows that the server serves.
+	// probe returns nil if the server answers a connection as one that serves.
 	probe func(conn net.Conn) error
-	// form makes one store of several running members. It is nil if the members find each other.
+	// form makes one store of several running members. nil if they find each other.
 	form func(ctx context.Context, members []*local) error
-	// dsns returns the DSNs of the server: for the user, for the superuser over TCP, and for the
-	// superuser locally.
+	// dsns returns how to reach it: user, superuser over TCP, superuser locally.
 	dsns func(l *local) (user, admin, local DSN)
 }
 
@@ -321,7 +320,7 @@ func (l *local) write(name, content string) (string, error) {
 	return path, l.own(path)
 }
 
-// copy stores a copy of a file, with the same rights as write.
+// copy stores a copy of a file as write does.
 func (l *local) copy(name, from string) (string, error) {
 	text, err := os.ReadFile(from)
 	if err != nil {

@@ -42,7 +42,7 @@ func mariadbRecipe() (recipe, error) {
 	}, nil
 }
 
-// lookPath also finds binaries outside the PATH of ordinary users, in Debian's folders.
+// lookPath also finds binaries outside the PATH of ordinary users, where Debian has them.
 func lookPath(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil

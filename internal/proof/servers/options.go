@@ -12,19 +12,19 @@ type TLS uint8
 const (
 	TLSOff    TLS = iota // plaintext
 	TLSServer            // plaintext is refused
-	TLSMutual            // plaintext is refused, and so are clients without a certificate of the CA
+	TLSMutual            // plaintext is refused, and clients without a certificate of the CA
 )
 
-// Options are the options of a server. Nil means the zero Options. Passwords are always required
-// and generated. A server that the environment names accepts no options.
+// Options of a server. nil means the zero Options. Passwords are always required and generated. A
+// server of the environment accepts no options.
 type Options struct {
 	// TLS is the server's requirement for connections over TCP. Default TLSOff.
 	TLS TLS
 	// Config has extra lines for the server's configuration file, which override earlier ones:
 	// "name = value", in the server's section.
 	Config []string
-	// NoSync omits fsync. A killed server still loses nothing, but a machine that loses power
-	// would. Default false, which has the real cost of durability.
+	// NoSync omits fsync. A killed server still loses nothing, but a machine without power would.
+	// Default false, with the real cost of durability.
 	NoSync bool
 	// DiskBytes is the size of a separate file system for the data, so that a test can fill it. It
 	// needs root. Default 0: the directory for temporary files.

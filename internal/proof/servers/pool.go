@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// startTimeout limits how long a test waits for a server. A machine with all cores busy takes ten
-// times as long as an idle machine.
+// startTimeout limits a test's wait for a server. A machine with all cores busy takes ten times as
+// long as an idle one.
 const startTimeout = time.Minute
 
-// New starts a server for one test, which may stop, kill and reconfigure it. New closes the server
-// after the test. If the test failed, it shows the end of the server's log. If the machine has no
-// such server, New skips or fails the test, as Unavailable does.
+// New starts a server for one test, which may stop, kill and reconfigure it. The server is closed
+// after the test. If the test failed, the end of the server's log is shown. If the machine has no
+// such server, New does what Unavailable does.
 func New(t testing.TB, kind Kind, o *Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -35,24 +35,24 @@ func New(t testing.TB, kind Kind, o *Options) *Server {
 }
 
 // Pool has servers that the tests of one binary share, because a start takes up to a second. The
-// zero Pool is ready for use. A Pool is safe for concurrent use. Do not cause faults in its
-// servers, because they would hit other tests. Use New for that.
+// zero Pool is ready. It is safe for concurrent use. Faults are for servers of New, because here
+// they would hit other tests.
 type Pool struct {
 	mu      sync.Mutex
 	closed  bool
 	entries map[string]*entry
 }
 
-// entry is one start of a server. The start is done once, and all callers get its result.
+// entry is one start. It is done once, and all callers get the result.
 type entry struct {
 	once   sync.Once
 	server *Server
 	err    error
 }
 
-// Get returns the pool's server of this kind with these options, and starts the server at the first
-// call. If the machine has no such server, Get skips or fails the test, as Unavailable does. Close
-// or Run must close the pool.
+// Get returns the pool's server of this kind with these options, and starts it at the first call.
+// If the machine has no such server, Get does what Unavailable does. Close or Run must close the
+// pool.
 func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	t.Helper()
 	s, err := p.server(kind, o)
@@ -81,7 +81,7 @@ func (p *Pool) server(kind Kind, o *Options) (*Server, error) {
 	}
 	p.mu.Unlock()
 	e.once.Do(func() {
-		// This is not a test's context, because the end of one test must not fail the others.
+		// Not a test's context, because its end must not fail the others.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		e.server, e.err = Start(ctx, kind, o)

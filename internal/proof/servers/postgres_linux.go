@@ -49,7 +49,7 @@ func postgresRecipe(upstream *Server) (recipe, error) {
 	}, nil
 }
 
-// postgresBinaries finds the newest of Debian's versions, or the version in the PATH.
+// postgresBinaries finds the newest of Debian's versions, or the one in the PATH.
 func postgresBinaries() (string, error) {
 	paths, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {
@@ -144,7 +144,7 @@ func configurePostgres(l *local) error {
 }
 
 // probePostgres begins a session without TLS. A server that starts or recovers answers "cannot
-// connect now". A server is ready if it asks for a password, or refuses a session without TLS.
+// connect now". A server that asks for a password, or refuses a session without TLS, is ready.
 func probePostgres(conn net.Conn) error {
 	body := binary.BigEndian.AppendUint32(nil, 3<<16) // protocol 3.0
 	body = append(body, "user\x00"+adminName+"\x00database\x00postgres\x00\x00"...)

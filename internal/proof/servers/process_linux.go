@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// pollPeriod is the time between two reads of a state that the kernel does not announce: whether a
-// process that is not a child has ended or stopped, or whether a port is open.
+// pollPeriod is the time between two reads of a state that the kernel does not announce: a process
+// that is no child has ended or stopped, or a port is open.
 const pollPeriod = 5 * time.Millisecond
 
 // faultTimeout limits a fault whose caller sets no limit.
@@ -45,7 +45,7 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, <-started
 }
 
-// account is the user that runs servers. Nil means the current user.
+// account is the user of servers, nil for the current one.
 type account struct{ uid, gid uint32 }
 
 // attributes returns the attributes of every process of a server.
@@ -81,8 +81,8 @@ func environment() []string {
 }
 
 // processes lists the processes that work in or below a directory. Process groups and parents would
-// not be enough, because PostgreSQL gives each child its own session, and children live a moment
-// longer than their parent.
+// not do, because PostgreSQL gives each child its own session, and children live a moment longer
+// than their parent.
 func processes(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

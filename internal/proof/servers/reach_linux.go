@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// reach checks whether the server's account can reach its data. Otherwise, the server would fail
+// reach checks whether the server's account can reach its data. Otherwise the server would fail
 // with a bare "permission denied". Only the kernel knows for certain.
 func (l *local) reach(ctx context.Context) error {
 	err := l.run(ctx, "", "true")

@@ -17,8 +17,8 @@ import (
 // synchronize with each write. Lines of Options.Config are lines of redis.conf, "name value", and
 // override the settings here. NoSync has no effect.
 //
-// Several servers are a cluster. Three to five servers are all masters. Of six or more, the first
-// half are masters, and each of the others is a replica of one master, in the same order.
+// Several servers are a cluster. Three to five are all masters. Of six or more the first half are
+// masters, and each other one is the replica of a master, in their order.
 func redisRecipe() (recipe, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -72,7 +72,7 @@ func configureRedis(l *local) error {
 }
 
 // probeRedis sends a ping. An error about a missing password is an answer. An error that data is
-// still being loaded is not an answer.
+// still being read is not.
 func probeRedis(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()
@@ -95,7 +95,7 @@ func probeRedis(conn net.Conn, files *certificates) error {
 }
 
 // formRedis distributes the slots over the masters of a cluster, and waits until all nodes agree on
-// the slots.
+// it.
 func formRedis(ctx context.Context, members []*local) error {
 	masters := len(members)
 	if masters >= 6 {
@@ -145,8 +145,8 @@ func formRedis(ctx context.Context, members []*local) error {
 	})
 }
 
-// inCluster reports whether a node of a cluster knows all others and all slots. If replica is true,
-// the node must also have its master's data.
+// inCluster reports whether a node of a cluster knows all others and all slots. With replica, it
+// must also have its master's data.
 func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, error) {
 	info, err := l.redis(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -164,7 +164,7 @@ func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, e
 	return true, nil
 }
 
-// redis sends one command, and returns the text or the error of the answer.
+// redis sends one command. It returns the text or the error of the answer.
 func (l *local) redis(ctx context.Context, command ...string) (string, error) {
 	d := net.Dialer{Timeout: time.Second}
 	conn, err := d.DialContext(ctx, "tcp", l.addr())
@@ -204,8 +204,8 @@ func (l *local) redis(ctx context.Context, command ...string) (string, error) {
 }
 
 // sentinelRecipe runs Sentinels, without passwords and TLS, that watch a server of Redis. A
-// majority of Sentinels promotes a replica when the master has not answered for
-// down-after-milliseconds, which is 30 s. A test may set a shorter time.
+// majority of them promotes a replica when the master has not answered for down-after-milliseconds,
+// 30 s. A test may set a shorter time.
 func sentinelRecipe(of *Server) (recipe, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -239,7 +239,7 @@ func sentinelRecipe(of *Server) (recipe, error) {
 	}, nil
 }
 
-// formSentinels waits until each Sentinel knows all others, through the server that they watch.
+// formSentinels waits until each knows all others, through the server that they watch.
 func formSentinels(ctx context.Context, members []*local) error {
 	return poll(ctx, func() (bool, error) {
 		for _, l := range members {

@@ -35,10 +35,10 @@ type instance interface {
 	close() error
 }
 
-// Start starts a server and returns when it accepts connections. The context limits only the start.
-// The caller closes the server. If this machine does not have the server, the error is
-// ErrUnavailable. If the environment names a running server of this kind, Start returns that
-// server. In this case, options are refused with ErrUnavailable, because they cannot be applied.
+// Start starts a server and returns when it accepts connections. ctx limits only the start. The
+// caller closes the server. If this machine does not have the server, the error is ErrUnavailable.
+// If the environment names a running server of this kind, Start returns that one. It then refuses
+// options as ErrUnavailable, because they cannot be applied.
 func Start(ctx context.Context, kind Kind, o *Options) (*Server, error) {
 	if err := kind.check(); err != nil {
 		return nil, err
@@ -69,14 +69,13 @@ func (s *Server) Kind() Kind { return s.kind }
 func (s *Server) Addr() string { return s.user.addr }
 
 // User returns the DSN of an ordinary user, the owner of the databases of CreateDatabase. For a
-// server that the environment names, it is the given user.
+// server of the environment it is the given user.
 func (s *Server) User() DSN { return s.user }
 
-// Admin returns the DSN of the superuser. For a server that the environment names, it is the given
-// user.
+// Admin returns the DSN of the superuser. For a server of the environment it is the given user.
 func (s *Server) Admin() DSN { return s.admin }
 
-// CAFile returns the path of the CA's certificate, in PEM, or "" without TLS.
+// CAFile returns the path of the CA's certificate, in PEM; "" without TLS.
 func (s *Server) CAFile() string {
 	if s.files == nil {
 		return ""
@@ -84,7 +83,7 @@ func (s *Server) CAFile() string {
 	return s.files.ca
 }
 
-// ClientFiles returns the paths of a client's certificate and key, in PEM, or "" without TLSMutual.
+// ClientFiles returns the paths of a client's certificate and key, in PEM; "" without TLSMutual.
 func (s *Server) ClientFiles() (cert, key string) {
 	if s.files == nil {
 		return "", ""
@@ -92,7 +91,7 @@ func (s *Server) ClientFiles() (cert, key string) {
 	return s.files.clientCert, s.files.clientKey
 }
 
-// TLSConfig returns a client's configuration for this server, or nil without TLS. The caller may
+// TLSConfig returns a client's configuration for this server, nil without TLS. The caller may
 // change it.
 func (s *Server) TLSConfig() (*tls.Config, error) {
 	if s.files == nil {
@@ -113,8 +112,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.fault("restart", func(i instance) error { return i.restart(ctx) })
 }
 
-// Reconfigure is like Restart, with other lines of Options.Config. For a server in a container, or
-// one that the environment names, the error matches errors.ErrUnsupported.
+// Reconfigure is Restart with other lines of Options.Config. For a server in a container or of the
+// environment the error matches errors.ErrUnsupported.
 func (s *Server) Reconfigure(ctx context.Context, config ...string) error {
 	return s.fault("reconfigure", func(i instance) error { return i.reconfigure(ctx, config) })
 }
@@ -130,9 +129,9 @@ func (s *Server) Cont() error {
 	return s.fault("continue", func(i instance) error { return i.cont() })
 }
 
-// KillProcess ends one of the server's processes with SIGKILL, such as the process of a PostgreSQL
-// connection (pg_backend_pid). It refuses a process of another program. After this, PostgreSQL
-// restarts all its other backends.
+// KillProcess ends one of the server's processes with SIGKILL, such as that of a PostgreSQL
+// connection (pg_backend_pid). It refuses a process of another program. PostgreSQL then restarts
+// all its other backends.
 func (s *Server) KillProcess(pid int) error {
 	return s.fault(fmt.Sprintf("kill process %d of", pid), func(i instance) error { return i.killProcess(pid) })
 }
@@ -148,11 +147,11 @@ func (s *Server) SlowFlush(d time.Duration) (flushes func() (uint32, error), err
 }
 
 // Logs returns the end of the server's log, at most 16 KiB, without the generated passwords. It
-// returns "" for a server that the environment names, and after Close.
+// returns "" for a server of the environment, and after Close.
 func (s *Server) Logs() string { return redact(s.inst.logs(), s.user.password, s.admin.password) }
 
-// Close ends the server and removes its data. A server that the environment names continues. A
-// second Close does nothing.
+// Close ends the server and removes its data. A server of the environment continues. A second Close
+// does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

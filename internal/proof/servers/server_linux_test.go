@@ -375,7 +375,7 @@ func TestPgBouncer(t *testing.T) {
 			db := open(t, s.Database(t).With("default_query_exec_mode", "simple_protocol"))
 			mustExec(t, db, "CREATE TABLE x (n int)")
 
-			// In transaction mode, two clients share the only connection behind the proxy.
+			// In transaction mode two clients share the one connection behind.
 			ctx := bounded(t, ample.Time)
 			var pids [2]int
 			for i := range pids {

@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// zookeeperJars is the folder in which Debian's package has the server's jars. The jars of the
-// upstream archive may be there, too.
+// zookeeperJars is where Debian's package has the server's jars. The upstream archive's may be
+// there too.
 const zookeeperJars = "/usr/share/java"
 
 // zookeeperRecipe runs a standalone server, or one member of an ensemble. Its administrator is the
@@ -58,12 +58,12 @@ func zookeeperRecipe() (recipe, error) {
 	}, nil
 }
 
-// zookeeperSuper is the only user that a server has from the start.
+// zookeeperSuper is the one user that a server has from the start.
 const zookeeperSuper = "super"
 
-// zookeeperArguments returns the arguments that start a server's main class. They set the same heap
-// size as zkServer.sh, because a quarter of that size slows the benchmarks of appends. They make
-// the server share no file with other processes, and log warnings.
+// zookeeperArguments returns the arguments that start a server's main class. They set the heap of
+// zkServer.sh, because a quarter of it slows the benchmarks of appends. No file is shared with
+// other processes, and the log has warnings.
 func zookeeperArguments(l *local, class string) []string {
 	sum := sha1.Sum([]byte(zookeeperSuper + ":" + l.adminPassword))
 	args := []string{
@@ -75,7 +75,7 @@ func zookeeperArguments(l *local, class string) []string {
 	if l.files != nil {
 		args = append(args, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
 	}
-	// The first jar names its dependencies, except a logger and some for TLS.
+	// The first names its dependencies, except a logger and some for TLS.
 	jars := []string{"zookeeper.jar", "netty-codec.jar", "netty-resolver.jar", "slf4j-simple.jar"}
 	for i, jar := range jars {
 		jars[i] = filepath.Join(zookeeperJars, jar)

@@ -1,4 +1,4 @@
-// Package share reduces the sizes of exploring tests in a run with -short.
+// Package share has the sizes of tests that explore, for a run with -short.
 package share
 
 import (
@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// Of returns how many of the things called name a test tries: all or, with -short, fewer. It logs
-// the smaller number. If a flag with that name is given, Of returns all, even with -short. The
-// argument all is then the flag's value.
+// Of returns how many of the things called name a test tries: all, or with -short less. It logs the
+// smaller number. If a flag of that name is given, all is its value, also with -short.
 func Of(t testing.TB, name string, all, less int) int {
 	t.Helper()
 	given := false

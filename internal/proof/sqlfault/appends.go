@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// BenchmarkAppend makes producers append entries of 128 bytes under leases, through core's group
-// commit: 1 producer and 64 producers to one shard, and 64 producers to a shard each.
+// BenchmarkAppend makes producers append 128-byte entries under leases, through core's group
+// commit: 1 and 64 of them to one shard, and 64 to a shard each.
 func BenchmarkAppend(b *testing.B, open func(b *testing.B) driver.Backend) {
 	for _, c := range []struct{ shards, producers int }{{1, 1}, {1, 64}, {64, 64}} {
 		b.Run(fmt.Sprintf("shards%d/producers%d", c.shards, c.producers), func(b *testing.B) {
@@ -31,8 +31,8 @@ func BenchmarkAppend(b *testing.B, open func(b *testing.B) driver.Backend) {
 	}
 }
 
-// BenchmarkLocked makes 64 producers append to a shard each, while another transaction locks the
-// row of the first shard for 2 s. It reports how long appends to the 63 other shards took.
+// BenchmarkLocked makes 64 producers append to a shard each, while another transaction has the row
+// of the first shard locked for 2 s. It reports how long the appends of the 63 others took.
 func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (unlock func())) {
 	const shards, held = 64, 2 * time.Second
 	leases, stop := lead(b, be, shards)
@@ -69,8 +69,8 @@ func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (u
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// Produce calls appends in producers goroutines, and passes each its number. It reports the entries
-// per second, and how long one entry took.
+// Produce calls appends from producers goroutines, with the number of each. It reports entries per
+// second and how long one took.
 func Produce(b *testing.B, producers int, appends func(producer int) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))

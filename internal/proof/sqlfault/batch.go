@@ -11,8 +11,8 @@ import (
 )
 
 // CheckStatements makes batches of writes of every kind to 4 and to 256 shards, and expects the
-// same number of statements for both. The function statements returns how many statements have run
-// on the backend's only connection for writes.
+// same number of statements for both. statements returns how many have run on the backend's only
+// connection for writes.
 func CheckStatements(t *testing.T, b driver.Backend, statements func() int) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -49,9 +49,9 @@ func CheckStatements(t *testing.T, b driver.Backend, statements func() int) {
 	}
 }
 
-// CheckLocked commits to 64 shards in one call while lock holds the row of one shard. The other
-// shards must be written, and the locked shard must get ErrRetry. If it is alone in a call, the
-// commit to the locked shard must wait, and be written when the row is unlocked.
+// CheckLocked commits to 64 shards in one call while lock holds the row of one of them. The others
+// must be written, and that one must get ErrRetry. In a call alone it must wait, and be written
+// when the row is unlocked.
 func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock func())) {
 	t.Helper()
 	const shards, locked, stale, unknown = 64, 20, 21, 22

@@ -12,10 +12,9 @@ import (
 )
 
 // Beats runs overlapping heartbeats of one session, on a backend that open opens behind a wire. A
-// heartbeat that hangs on its way must delay no later heartbeat (E4). While another transaction has
-// locked the session's row, no heartbeat may be answered, because nothing has changed since that
-// transaction began (M1). The function waiting returns when a statement of the database waits for a
-// lock.
+// heartbeat that hangs on its way must delay none that comes after it (E4). While another
+// transaction has the session's row, none may be answered, because nothing has changed since it
+// began (M1). waiting returns when a statement of the database waits for a lock.
 func (s *Setup) Beats(t *testing.T, open func(ctx context.Context, dsn string, wire *Wire) (driver.Backend, error),
 	waiting func(dsn servers.DSN, db *stdsql.DB)) {
 	t.Parallel()

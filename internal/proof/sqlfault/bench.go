@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// BenchmarkCommit appends batches of entries of 128 bytes to one shard's log, as group commit does
-// for that many producers. A batch has 500 entries, or as many as the store allows in a write.
+// BenchmarkCommit appends batches of 128-byte entries to one shard's log, as group commit does for
+// that many producers: 500, or as many as a write of the store allows.
 func BenchmarkCommit(b *testing.B, open func(b *testing.B) driver.Backend) {
 	most := 500
 	if limit := open(b).Info().Limits.WriteOps; limit > 0 {
@@ -38,7 +38,7 @@ func BenchmarkCommit(b *testing.B, open func(b *testing.B) driver.Backend) {
 }
 
 // BenchmarkShards appends an entry of 64 bytes to each of 64 shards, as group commit does for that
-// many leases. It makes one call at a time, or several calls that each have a part of the shards.
+// many leases: in one call at a time, or in several that each have a part of the shards.
 func BenchmarkShards(b *testing.B, open func(b *testing.B) driver.Backend) {
 	const shards = 64
 	for _, calls := range []int{1, 2, 4} {
@@ -107,7 +107,7 @@ func BenchmarkHandOver(b *testing.B, be driver.Backend) {
 
 // BenchmarkTail appends b.N entries of 128 bytes to one shard, one every millisecond. It reports
 // the delay from an entry's acknowledgement until a follower in another process has it. Both
-// backends are opened on one new namespace.
+// backends are of one new namespace.
 func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
 	const producers, every = 8, time.Millisecond
 	leases, stop := lead(b, leader, 1)
@@ -163,8 +163,8 @@ func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
 	b.ReportMetric(float64(late[len(late)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// BenchmarkIdlePoll measures one poll of the store by a blocked Observe. An idle process costs this
-// much for each poll.
+// BenchmarkIdlePoll is one look at the store by a blocked Observe. An idle process costs that times
+// the polls per second.
 func BenchmarkIdlePoll(b *testing.B, be driver.Backend) {
 	Join(b, be, "n1")
 	view, err := be.Observe(b.Context(), driver.ObserveQuery{})

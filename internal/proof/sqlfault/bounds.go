@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// Wide has a dialect's expressions for a text of n letters "x" and for n bytes.
+// Wide returns a dialect's expression for n letters "x", and for n bytes.
 type Wide struct{ Text, Bytes func(n int) string }
 
 func (w Wide) of(column string, n int) string {
@@ -33,8 +33,8 @@ func OfServers() Wide {
 	return Wide{Text: letters, Bytes: letters}
 }
 
-// CheckBounds writes the largest values that the contract allows, and then values that are a byte
-// longer, which the schema must refuse. The function db returns the database of a table.
+// CheckBounds writes the largest values that the contract allows, and then one byte more of each,
+// which the schema must refuse. db returns the database of a table.
 func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	name := func(n int) string { return strings.Repeat("n", n) }
@@ -101,7 +101,7 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 }
 
-// keyColumn returns the name of the column of keys, because "key" is a reserved word in MySQL.
+// keyColumn returns the name of the column of keys, which MySQL reserves.
 func keyColumn(db *stdsql.DB) string {
 	if strings.Contains(fmt.Sprintf("%T", db.Driver()), "mysql") {
 		return "`key`"
@@ -129,9 +129,8 @@ func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 }
 
 // CheckWide makes rows with 8 MiB in names, metadata, values and entries, in tables whose checks
-// and types an administrator removed. Calls that need these values must return an error, and must
-// never load them. CheckWide counts the process's allocations, so no other test may run at the same
-// time.
+// and types an administrator removed. Calls that need such a value must return an error, and none
+// may ever be loaded. It counts the process's allocations, so no other test may run beside it.
 func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	const wide = 8 << 20
@@ -213,9 +212,9 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 }
 
-// Damage returns the statements for a kind of tampering with the data's tables and the roster's
-// tables. Each ends in a condition, to which the caller adds a condition on the namespace. The
-// checks of the schema must be off.
+// Damage returns the statements for a tampering on the data's tables and on the roster's. They end
+// in a condition, to which a condition on the namespace is added. The checks of the schema must be
+// off.
 func Damage(what conformance.Tampering, name string, w Wide) (data, roster []string) {
 	shard := func(set string) []string {
 		return []string{"UPDATE tenure_namespaces SET revision = revision + 1 WHERE",

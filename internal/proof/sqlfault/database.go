@@ -12,7 +12,7 @@ import (
 )
 
 // Database writes to the tables of one namespace without the backend, as another client would. All
-// tables are in one database, with their default names. A Database is safe for concurrent use.
+// tables are in one database, with their default names. Safe for concurrent use.
 type Database struct {
 	DB        *stdsql.DB
 	Namespace string
@@ -24,8 +24,8 @@ func (d *Database) tables() []string {
 		"departures"}
 }
 
-// exec runs statements in one transaction. Each statement ends in a condition, to which exec adds
-// the namespace.
+// exec runs statements in one transaction. Each ends in a condition, to which it adds the
+// namespace.
 func (d *Database) exec(ctx context.Context, statements ...string) error {
 	tx, err := d.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -39,12 +39,12 @@ func (d *Database) exec(ctx context.Context, statements ...string) error {
 	return tx.Commit()
 }
 
-// Compact makes earlier cursors older than the oldest history that the store still has.
+// Compact makes earlier cursors older than the kept history.
 func (d *Database) Compact(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_rosters SET revision = revision + 10000 WHERE")
 }
 
-// Tamper writes a shard's or a member's record, or a record that belongs to the shard or member.
+// Tamper writes a shard's or a member's record, or one that belongs to it.
 func (d *Database) Tamper(ctx context.Context, what conformance.Tampering, name string) error {
 	data, roster := Damage(what, name, OfServers())
 	if len(data)+len(roster) == 0 {
@@ -62,7 +62,7 @@ func (d *Database) Wipe(ctx context.Context) error {
 	return d.exec(ctx, statements...)
 }
 
-// Snapshot copies every row. The function restore writes them back.
+// Snapshot copies every row. restore writes them back.
 func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) error, err error) {
 	copies := fmt.Sprintf("copy_%d_", time.Now().UnixNano())
 	var statements []string
@@ -82,8 +82,8 @@ func (d *Database) Fork(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_namespaces SET incarnation = 'another' WHERE")
 }
 
-// LyingProbe returns a statement for a dialect's file, with a condition that is always true. The
-// suffix follows the statement's parameter, if the database does not know the parameter's type.
+// LyingProbe returns a statement for a dialect's file whose condition always holds. The parameter
+// has a suffix if the database does not know its type.
 func LyingProbe(suffix string) string {
 	return "\n-- name: probe_update\nUPDATE tenure_probes SET version = :version" + suffix + " WHERE id = :id AND :seen" + suffix + " > 0;\n"
 }
@@ -91,7 +91,7 @@ func LyingProbe(suffix string) string {
 // How describes how to open a backend.
 type How struct {
 	Existing bool // without Create
-	Lying    bool // the probe's condition is always true
+	Lying    bool // the probe's condition always holds
 	Wire     *Wire
 }
 

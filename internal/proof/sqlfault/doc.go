@@ -1,8 +1,8 @@
-// Package sqlfault is for tests. It puts a faulty network between an SQL backend and its store, and
-// counts the backend's calls.
+// Package sqlfault puts a faulty network between an SQL backend and its store, and counts its
+// calls. It is for tests.
 //
-// It acts on whole transactions. If a request is lost, its transaction never began. If a reply is
-// lost, its transaction ended without an answer. To break the connection in the middle of a
-// transaction, use a proxy in front of a real server ([CheckNetwork]). The package also has the
-// parts that the server backends' tests and benchmarks share.
+// It acts on whole transactions. A lost request is a transaction that never began. A lost reply is
+// one that ended without an answer. For breaks in the middle of one there is a proxy before a real
+// server ([CheckNetwork]). The package also has the shared steps of the server backends' tests, and
+// the shared parts of their benchmarks.
 package sqlfault

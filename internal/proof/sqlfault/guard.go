@@ -17,8 +17,8 @@ type GuardedTx struct {
 	Commit, Rollback func(ctx context.Context) error
 }
 
-// Guard describes a fence for transactions to the suite. The texts of all namespaces are in a table
-// of db that TextsTable creates.
+// Guard describes a fence for transactions to the suite. Texts are in a table of db that TextsTable
+// made, separate for each namespace.
 func (d *Database) Guard(name string, begin func(ctx context.Context, b driver.Backend) (*GuardedTx, error)) conformance.Guard {
 	return conformance.Guard{
 		Name:  name,
@@ -60,8 +60,8 @@ func (d *Database) Guard(name string, begin func(ctx context.Context, b driver.B
 // TextsTable creates the table of [Database.Guard].
 const TextsTable = "CREATE TABLE texts (namespace VARCHAR(200), line VARCHAR(64))"
 
-// FenceTx returns the Guard that uses the backend's method FenceTx. If begin is nil, it uses a
-// transaction of db.
+// FenceTx returns the guard by the backend's method FenceTx. If begin is nil, it uses a transaction
+// of db.
 func (d *Database) FenceTx(begin func(ctx context.Context) (*stdsql.Tx, error)) conformance.Guard {
 	if begin == nil {
 		begin = func(ctx context.Context) (*stdsql.Tx, error) { return d.DB.BeginTx(ctx, nil) }

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Labels joins under so many new labels that the backend would remove some, on a backend without
-// the right to remove any. The joins must not fail because of this.
+// Labels joins under so many new labels that some would be removed, on a backend that may not
+// remove any. The joins must not fail for that.
 func Labels(t *testing.T, b driver.Backend) {
 	t.Helper()
 	const joins = 2 * driver.MaxIdleLabels

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lockClaims returns claims on n locks. If begin is new, they were never claimed before.
+// lockClaims returns claims on n locks that were never claimed, if begin is new.
 func lockClaims(begin string, n int) []driver.Claim {
 	c := Claims(n)
 	for i := range c {
@@ -26,8 +26,8 @@ func fencesOf(granted []driver.AcquireResult) []driver.Fence {
 	return fences
 }
 
-// Locks claims as many locks, once each, and releases them. The function between runs before each
-// release. Locks returns the fences of the last call.
+// Locks claims that many locks once each, and releases them. between runs before each release. It
+// returns the fences of the last call.
 func Locks(t testing.TB, s driver.Session, begin string, calls int, between func()) []driver.Fence {
 	t.Helper()
 	const perCall = 500
@@ -98,7 +98,7 @@ func CheckLocks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	checkDeadLock(t, s, first[1])
 }
 
-// checkLockClaims claims a held lock, a lock without a row, and a free lock.
+// checkLockClaims claims a held lock, one whose row is gone, and a free one.
 func checkLockClaims(t *testing.T, b driver.Backend, s driver.Session, held, gone, free driver.Fence) {
 	t.Helper()
 	other, newest := Join(t, b, "n2"), free.Token
@@ -147,7 +147,7 @@ func checkLockClaims(t *testing.T, b driver.Backend, s driver.Session, held, gon
 	}
 }
 
-// checkDeadLock uses the fence of a lock that no longer has a row.
+// checkDeadLock uses the fence of a lock whose row is gone.
 func checkDeadLock(t *testing.T, s driver.Session, dead driver.Fence) {
 	t.Helper()
 	other, _ := Acquire(t, s, []driver.Claim{{Shard: "beside"}})

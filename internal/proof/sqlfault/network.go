@@ -16,12 +16,13 @@ import (
 const patience = 250 * time.Millisecond
 
 // CheckNetwork writes through a proxy with faults, until some commits were applied without an
-// answer. Each entry must be in the log exactly once. The proxy cuts connections, loses requests
-// and replies, delivers requests after their callers gave up, and lets single bytes through. These
-// faults also hit the middle of statements. The framer finds the client's messages.
+// answer. Each entry must be in the log once. The proxy cuts connections, loses requests and
+// replies, delivers requests after their callers gave up, and lets single bytes through, also in
+// the middle of statements. The framer finds the client's messages.
 //
-// Each round begins to lose requests and replies at another message of an append, so that each
-// message has its turn, including the commit. With -short, there are a third as many rounds.
+// Each round of the faults begins to lose requests and replies at another message of an append, so
+// that each message has its turn, including the commit. With -short there are a third of the
+// rounds.
 func CheckNetwork(
 	t *testing.T, server string, framer faultproxy.Framer, open func(addr string) driver.Backend,
 ) {
@@ -105,7 +106,7 @@ func CheckNetwork(
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })
 }
 
-// cut ends all connections. Afterwards, two new connections get no answer.
+// cut ends all connections. Afterwards two new ones get no answer.
 func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
 	accepted := proxy.Stats().Accepted
 	if err := proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil {
@@ -118,8 +119,8 @@ func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
 	return proxy.Set(faultproxy.Faults{})
 }
 
-// messagesOfAppend returns how many messages an append sends. It takes the smallest number of
-// several appends, because other messages of the backend may be counted, too.
+// messagesOfAppend returns how many messages an append sends. It takes the least of some appends,
+// because the backend's other messages may be among them.
 func messagesOfAppend(t *testing.T, b driver.Backend, proxy *faultproxy.Proxy) int64 {
 	t.Helper()
 	w, err := NewWriter(t.Context(), b, "counted")

@@ -18,9 +18,8 @@ type Floored interface {
 	Floor(ctx context.Context) (driver.Token, error)
 }
 
-// CheckOlderTables opens the namespace "app", which comes from a release that recorded no
-// incarnation, in tables of the first version. Opening migrates the tables, and the namespace must
-// continue with its tokens.
+// CheckOlderTables makes the namespace "app" continue with its tokens. It is of a release that
+// recorded no incarnation, in tables of their first version. Open migrates.
 func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open func() Floored) {
 	t.Helper()
 	statements := []string{

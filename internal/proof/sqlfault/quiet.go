@@ -18,15 +18,15 @@ import (
 const (
 	// quietAfter is how long nothing happens before CheckQuiet begins to count.
 	quietAfter = 11 * time.Second
-	// quietBeats is for how many heartbeats of a member CheckQuiet counts.
+	// quietBeats is the number of a member's heartbeats during which it counts.
 	quietBeats = 4
 )
 
 // CheckQuiet makes members with a TTL of 10 s share ten shards, one member for each backend. After
-// a quiet time, it counts their calls to the store with count. They may make at most most calls a
-// second. The members' heartbeats measure the seconds, because a busy machine delays both.
-// CheckQuiet does not judge a period if hears is false at its beginning or end, because a process
-// that does not hear the others polls.
+// a quiet time it counts their calls to the store with count, which may be most a second. The
+// members' heartbeats measure the seconds, because a busy machine delays both. It does not judge a
+// time at whose beginning or end hears is false, because a process that does not hear the others
+// polls.
 func CheckQuiet(
 	t *testing.T, most float64, what string, count func() int64, hears func() bool, backends ...driver.Backend,
 ) {
@@ -74,11 +74,11 @@ func CheckQuiet(
 	}
 	ample.Wait(t, "the members do not share the shards", settled)
 	time.Sleep(quietAfter)
-	// A late heartbeat brings others, so a busy machine costs more for a while. Only the rate
-	// outside this time counts.
+	// A late heartbeat brings others, so a busy machine costs more for a while. The rate without
+	// such a while counts.
 	rate := math.Inf(1)
-	// If a change is seen before its hint arrives, readers poll for a minute, which is about five
-	// of these quiet times.
+	// If a change is seen before its hint came, readers poll for a minute, which is about five of
+	// these times.
 	for times, judged := 0, 0; judged < 7 && times < 12; times++ {
 		ample.Wait(t, "not all hear each other", hears)
 		last, before := beats.Load()+int64(quietBeats*len(members)), count()

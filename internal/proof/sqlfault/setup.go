@@ -20,7 +20,7 @@ type Setup struct {
 	Driver  string // its name in database/sql
 	Opener  driver.Opener
 	Migrate func(ctx context.Context, dsn string) error
-	// Open opens a namespace, and makes it if it is missing.
+	// makes a namespace that is missing
 	Open func(ctx context.Context, dsn, namespace string) (driver.Backend, error)
 }
 
@@ -54,14 +54,14 @@ func (s *Setup) System(t *testing.T) system.Config {
 			Servers: []*servers.Server{server},
 			Addrs:   []string{dsn.Addr()},
 			Settings: func(through []string, namespace string) any {
-				// This does not use Settings, because Settings would hide the password.
+				// Not Settings, which would hide the password.
 				return map[string]any{"dsn": dsn.At(through[0]).Reveal(), "namespace": namespace, "create": true}
 			},
 		}
 	})
 }
 
-// IdentityTampered overwrites and removes the identity of namespaces while their members run.
+// IdentityTampered overwrites and removes the identity of namespaces whose members run.
 func (s *Setup) IdentityTampered(t *testing.T) {
 	dsn := s.migrated(t, s.Pool.Get(t, s.Kind, nil))
 	db := s.DB(t, dsn)
@@ -75,8 +75,8 @@ func (s *Setup) IdentityTampered(t *testing.T) {
 	}, TamperIdentity(db, db))
 }
 
-// LostConnection loses connections silently. An idle member has conns connections, and repeats a
-// poll that had no answer for the time patience.
+// LostConnection loses connections in silence. An idle member has conns of them, and repeats a look
+// that has no answer for patience.
 func (s *Setup) LostConnection(t *testing.T, conns int, patience time.Duration) {
 	dsn := s.migrated(t, s.Pool.Get(t, s.Kind, nil))
 	outage.Lost{Addr: dsn.Addr(), Conns: conns, Notice: patience, Open: func(t *testing.T, addr, namespace string) driver.Backend {
@@ -112,8 +112,8 @@ func Exec(t testing.TB, on interface {
 	}
 }
 
-// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, each time in a new
-// database, and from a member that was evicted.
+// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, on a
+// backend of a new database each, and from a member that was evicted.
 func BenchmarkAcquire10000(b *testing.B, opened, fresh func(b *testing.B) driver.Backend) {
 	b.Run("takeover", func(b *testing.B) {
 		be := opened(b)

@@ -32,11 +32,10 @@ func (c slowCase) String() string {
 }
 
 const (
-	// slowMedian limits the median time of heartbeats, in flushes. A commit that begins during
-	// another commit's flush waits for the rest of that flush, and then for its own flush.
+	// slowMedian limits the median of heartbeats, in flushes: a commit that begins during another's
+	// flush waits for the rest of it, and for its own.
 	slowMedian = 2
-	// slowParts sets a limit: if one flush is shorter than the TTL divided by slowParts, no trust
-	// may lapse.
+	// slowParts: no trust may lapse if one flush is shorter than the TTL divided by slowParts.
 	slowParts = 4
 )
 
@@ -53,8 +52,8 @@ func SlowDiskFlag() SlowDiskFlags {
 }
 
 // SlowDisk runs three members on a server whose disk flushes slowly (E4). The server counts the
-// flushes, so a busy machine changes no count. All cases take about two minutes. Without the flag,
-// SlowDisk runs only one.
+// flushes, so a busy machine changes no count. All cases take about two minutes; without the flag
+// there is one.
 func (s *Setup) SlowDisk(t *testing.T, flags SlowDiskFlags) {
 	t.Parallel()
 	flushes := []time.Duration{300 * time.Millisecond}
@@ -143,7 +142,7 @@ func (s *Setup) member(t *testing.T, dsn servers.DSN, node string, c slowCase, r
 	})
 }
 
-// record collects the reports of all members' hooks while measured is set.
+// record is what the hooks of all members report while measured is set.
 type record struct {
 	joined, granted atomic.Int64
 	measured        atomic.Bool
@@ -159,10 +158,9 @@ type record struct {
 
 func (r *record) hooks() core.Hooks {
 	return core.Hooks{
-		OnEvent: func(e core.Event) {
+		OnGrant: func(core.LeaseEvent) { r.granted.Add(1) },
+		OnSession: func(e core.SessionEvent) {
 			switch {
-			case e.Kind == core.LeaseGranted:
-				r.granted.Add(1)
 			case e.Kind == core.SessionJoined:
 				r.joined.Add(1)
 			case e.Kind == core.SessionLapsed && r.measured.Load():

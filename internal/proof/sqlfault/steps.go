@@ -43,8 +43,8 @@ func Claims(n int) []driver.Claim {
 	return c
 }
 
-// Acquire makes claims that must all be granted. It returns the results, and claims that take over
-// the same shards from these grants.
+// Acquire makes claims that must all be granted. It returns their results, and the claims that
+// would follow.
 func Acquire(
 	t testing.TB, s driver.Session, batch []driver.Claim,
 ) (results []driver.AcquireResult, next []driver.Claim) {
@@ -91,8 +91,8 @@ func Commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult 
 	return res[0]
 }
 
-// CheckChunks reads a log in which each commit has several entries: in smaller pieces, after a trim
-// in the middle of a commit, with queries by hand, and after damage.
+// CheckChunks reads a log whose commits have several entries each, in smaller pieces, after a trim
+// in the middle of one, with queries by hand, and damaged.
 func CheckChunks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -198,8 +198,8 @@ func writesAgain(ctx context.Context, wrote <-chan struct{}) {
 	}
 }
 
-// faultWhileWriting does the same until enough returns true. Its writer gives each attempt the time
-// patience, or no limit if that is 0.
+// faultWhileWriting does the same with a writer that gives each attempt patience, 0 for no limit,
+// and until enough returns true.
 func faultWhileWriting(
 	t *testing.T, b driver.Backend, faults int64, patience time.Duration,
 	hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool,
@@ -217,7 +217,7 @@ func faultWhileWriting(
 	var hits atomic.Int64
 	var last atomic.Bool
 	done := make(chan error, 1)
-	// Some entry is written between two faults, because a server that fails again as soon as it is
+	// Something is written between two faults, because a server that fails again as soon as it is
 	// back serves no client.
 	wrote := make(chan struct{}, 1)
 	go func() {

@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckUntold checks that a reader finds a change without a hint (O2). After a quiet time with
-// heartbeats only, it changes a record in a process that cannot send hints to the reader. It does
-// this once for each function in before, which brings the reader to its starting point.
+// CheckUntold changes a record by a process whose hints do not reach the reader, after a quiet time
+// with heartbeats only. The reader must find the change (O2). It does so once for each function in
+// before, which brings the reader to its starting point.
 func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) {
 	t.Helper()
 	s := Join(t, writer, "n1")

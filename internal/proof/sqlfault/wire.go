@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// Calls counts transactions. A read of several rows outside a transaction counts as one. Calls is
-// safe for concurrent use.
+// Calls counts transactions. A read of several rows outside a transaction counts as one. Safe for
+// concurrent use.
 type Calls struct{ Reads, Writes atomic.Int64 }
 
-// Wire is a network between a backend and its store. The zero value has no fault. Only one fault is
-// in force at a time. It lasts until the returned function is called. A Wire is safe for concurrent
-// use.
+// Wire is a network between a backend and its store. The zero value has no fault. Safe for
+// concurrent use. Each fault lasts until its returned function is called, and one is in force at a
+// time.
 type Wire struct {
 	mu    sync.Mutex
 	fault fault
@@ -31,8 +31,8 @@ const (
 	severed
 )
 
-// Pass sends a request over the wire and waits for its reply. The argument writes is true if the
-// request may change the store.
+// Pass sends a request over the wire and waits for its reply. writes reports whether it may change
+// the store.
 func (w *Wire) Pass(ctx context.Context, writes bool, call func(context.Context) error) error {
 	w.mu.Lock()
 	fault := w.fault
@@ -80,7 +80,7 @@ func (w *Wire) begin(f fault) (end func()) {
 	return func() { w.set(none) }
 }
 
-// DropRequests loses transactions before they begin, so that they get no answer.
+// DropRequests loses transactions before they begin. They get no answer.
 func (w *Wire) DropRequests() (end func()) { return w.begin(requestsLost) }
 
 // DropReplies runs transactions, and loses the answers of those that write.
@@ -89,8 +89,8 @@ func (w *Wire) DropReplies() (end func()) { return w.begin(repliesLost) }
 // Cut fails transactions before they begin.
 func (w *Wire) Cut() (heal func()) { return w.begin(severed) }
 
-// Hold keeps transactions that write back until release runs them in order, including those that
-// their callers have given up.
+// Hold keeps writing transactions back until release runs them in order, including those that their
+// caller has given up.
 func (w *Wire) Hold() (release func()) {
 	w.set(holding)
 	return func() {

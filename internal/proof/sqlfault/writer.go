@@ -15,8 +15,8 @@ import (
 type Outcomes struct{ Acknowledged, Refused, Unknown, UnknownApplied int }
 
 // Writer appends 1, 2, 3 ... to one shard's log under one lease, each exactly once, under any fault
-// of the store. If the outcome of a commit is unknown, it reads the log, as core does. Only one
-// goroutine may use a Writer.
+// of the store. If the outcome of a commit is unknown, it reads it back, as core does. One
+// goroutine uses it.
 type Writer struct {
 	Outcomes
 	b     driver.Backend

@@ -7,59 +7,57 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// Config configures Run. Opener and Store are required. If the other fields have their zero values,
-// Config describes the standard run, which takes 6 to 10 s for each seed.
+// Config configures Run. Opener and Store are required. With the zero value of everything else it
+// is the standard run, which takes 6 to 10 s for each seed.
 type Config struct {
-	// Opener opens the backend, in this process and in the members. It must also be passed to Main
-	// or Member.
+	// Opener opens the backend, here and in the members. Main or Member must get it too.
 	Opener driver.Opener
 	// Store makes an empty namespace for one run. t's cleanup removes it.
-	Store func(t suite.T, seed uint64) *Store
+	Store func(t conformance.T, seed uint64) *Store
 
-	// Members is the number of processes, 3 to 8. If it is 0, the seed decides.
+	// Members is the number of processes, 3 to 8. 0: the seed decides.
 	Members int
-	// Shards is the number of shards that the members share. Default 6.
+	// Shards is the number of shards that they share. Default 6.
 	Shards int
 	// TTL is the members' TTL. Default 500 ms, or the backend's MinTTL if that is more.
 	TTL time.Duration
-	// Steps is the number of faults of a schedule. Default 10, at least 4. While there is too
-	// little evidence, the schedule gets more steps, up to twice as many. The evidence is enough
-	// with MinTakeovers takeovers, and two writes that were held until another member had been
-	// granted their shard.
+	// Steps is the number of faults of a schedule. Default 10, at least 4. More are added, up to
+	// twice as many, while there is too little evidence. Enough are MinTakeovers takeovers, and two
+	// writes that were held until another member had been granted their shard.
 	Steps int
-	// Pace is the shortest time between two writes to one shard. Default TTL/50.
+	// Pace is the least time between two writes to one shard. Default TTL/50.
 	Pace time.Duration
-	// Seeds is the number of runs: seeds 1 to Seeds. Default 3. The flags -system.seeds, and
-	// -system.seed for a single seed, take precedence.
+	// Seeds is the number of runs: seeds 1 to Seeds. Default 3. The flags -system.seeds and
+	// -system.seed, which runs a single one, take precedence.
 	Seeds int
 	// First is the first seed. Default 1. The flag -system.first takes precedence.
 	First uint64
 
-	// Parallel is the number of seeds played at the same time. Default 1. If it is more than 1,
-	// each seed needs its own server, because a fault of the store would hit all seeds that share
-	// it. The function Parallel returns the value of the flag -system.parallel.
+	// Parallel is the number of seeds played at a time. Default 1. More need a server each, because
+	// a fault of the store would hit all that share it. The function Parallel returns the value of
+	// the flag -system.parallel.
 	Parallel int
 
 	// MinWrites and MinTakeovers are the numbers of accepted writes, and of changes of a shard's
-	// owner, that a run must reach. A run continues until it reaches them, up to a limit. If it
-	// does not reach them, it fails, because it proves nothing. Defaults 1000 and 5.
+	// owner, that a run must reach. It continues until then, up to a limit, and fails below them,
+	// because it would prove nothing. Defaults 1000 and 5.
 	MinWrites, MinTakeovers int
 
-	// Control removes the fence, with a decorator of the backend that no shipped package contains.
+	// Control takes the fence away, by a decorator of the backend that no shipped package contains.
 	// If fewer than 19 of 20 runs show damage, Run fails. The flag -system.control sets it.
 	Control bool
 }
 
-// Store is an empty namespace for one run, with the faults of its store. A fault may be nil. The
-// schedules omit nil faults.
+// Store is an empty namespace for one run, with the faults of its store. A fault may be nil, and
+// the schedules then omit it.
 type Store struct {
 	// Options are the opener's settings, as a value that encoding/json can write and read back: the
 	// backend's own settings, or a map. They describe how another process reaches the store. No
-	// output contains them.
+	// output shows them.
 	Options any
 
 	// Restart stops the store and starts it again with its data. It returns when the store answers.
@@ -114,7 +112,7 @@ func setInt(n *int, v int) {
 	}
 }
 
-// open opens a backend with options in JSON.
+// open opens a backend from options that came as JSON.
 func open(ctx context.Context, o driver.Opener, options json.RawMessage) (driver.Backend, error) {
 	b, err := o.Open(ctx, func(into any) error { return json.Unmarshal(options, into) })
 	if err != nil {

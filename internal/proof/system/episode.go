@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// injectAll plays the schedule. At any time, at least one member has no fault.
+// injectAll plays the schedule. At any time at least one member has no fault.
 func (s *supervisor) injectAll(ctx context.Context) error {
 	defer s.episodes.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -49,11 +49,11 @@ func (s *supervisor) injectAll(ctx context.Context) error {
 }
 
 // minLate is the number of writes that a run should hold until another member was granted the
-// shard. The fence is for these writes, so a run without any proves nothing.
+// shard. The fence is for such writes, so a run without any proves nothing.
 const minLate = 2
 
-// goesOn reports whether a schedule has step n. While there is too little evidence, a schedule has
-// more steps than planned, up to twice as many.
+// goesOn reports whether a schedule has a step n. While there is too little evidence it has more
+// than planned, up to twice as many.
 func (s *supervisor) goesOn(n int) bool {
 	switch {
 	case n < s.config.Steps:
@@ -82,7 +82,7 @@ func (s *supervisor) alone(ctx context.Context) error {
 	return s.await(ctx, "every shard to have an owner", slack+s.ttls(settleTTLs), s.owned)
 }
 
-// choose chooses a member for a step and marks it as busy. It returns nil if no member is free.
+// choose chooses a member for a step and makes it busy, or returns nil if none is free.
 func (s *supervisor) choose(st step) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,7 @@ func (s *supervisor) restart(ctx context.Context, node *node, supersede bool) er
 	return err
 }
 
-// stop stops a process for the step's time, and longer if the function until has not returned true
-// by then.
+// stop stops a process for the step's time, and longer until until returns true.
 func (s *supervisor) stop(ctx context.Context, st step, p *process, until func() bool) error {
 	k := s.begin(st, p.Name)
 	if err := p.Stop(); err != nil {
@@ -191,7 +190,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	pause(ctx, st.For)
 	late := false
 	if until != nil {
-		// Without a takeover, the process continues as before.
+		// Without a takeover the process continues as before.
 		err := s.await(ctx, "the takeover", s.ttls(10), until)
 		late = err == nil && st.Fault == faultSend
 		if err := p.Order(order{Do: doSend}); err != nil {
@@ -271,7 +270,7 @@ func (s *supervisor) successor(not *process) driver.SessionID {
 	return ""
 }
 
-// rotate returns the list, rotated so that it starts at a share of its length.
+// rotate returns the list, starting at a share of its length.
 func rotate[E any](list []E, share float64) []E {
 	i := int(share * float64(len(list)))
 	return slices.Concat(list[i:], list[:i])

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// note is one line of a member's journal, which has its handlers' calls and the answers, as an
-// application sees them. The calls to the store are in the history.
+// note is one line of a member's journal: its handlers' calls and their answers, as an application
+// sees them. The calls to the store are in the history.
 type note struct {
 	Is    noteKind        `json:"is"`
 	At    history.Instant `json:"at"`
@@ -35,15 +35,15 @@ type noteKind string
 
 const (
 	noteStarted noteKind = "started" // the handler was called
-	noteStopped noteKind = "stopped" // the handler returns, because of Why
+	noteStopped noteKind = "stopped" // it returns, because of Why
 	noteWrites  noteKind = "writes"  // a write is about to be made
-	noteWrote   noteKind = "wrote"   // the write ended, with its outcome
+	noteWrote   noteKind = "wrote"   // and its outcome
 	noteWrong   noteKind = "wrong"   // an impossible value was read under a valid lease
-	noteBeat    noteKind = "beat"    // a heartbeat that was not lost on the wire ended
-	noteSlow    noteKind = "slow"    // a heartbeat or a ping that took more than TTL/20 ended
+	noteBeat    noteKind = "beat"    // a heartbeat ended that was not lost on the wire
+	noteSlow    noteKind = "slow"    // a heartbeat or a ping ended that took more than TTL/20
 	noteStill   noteKind = "still"   // this process did not run for more than TTL/20
 	noteHeard   noteKind = "heard"   // a heartbeat of Peer was seen, Took before At
-	noteEvicted noteKind = "evicted" // the member reports that it evicted Peer
+	noteEvicted noteKind = "evicted" // it reports that it evicted Peer
 )
 
 // outcome is core's answer to a write.
@@ -55,8 +55,8 @@ const (
 	wasUnknown  outcome = "unknown"
 )
 
-// journal writes notes into a file. It passes each note to the system immediately, so that a killed
-// process loses none. A journal is safe for concurrent use.
+// journal writes notes into a file. Each goes to the system immediately, so that a killed process
+// loses none. Safe for concurrent use.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -90,8 +90,7 @@ func (j *journal) close() error {
 	return errors.Join(j.err, j.file.Close())
 }
 
-// loadJournal reads a journal. It ignores an incomplete last line, which a killed process may
-// leave.
+// loadJournal reads a journal. It ignores an incomplete last line, which a killed process leaves.
 func loadJournal(path string) ([]note, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -112,8 +111,8 @@ func loadJournal(path string) ([]note, error) {
 	return notes, nil
 }
 
-// payload is an entry of a shard's log, and the value of the shard's item. It contains the writer's
-// process, and the writer's beliefs.
+// payload is an entry of a shard's log, and the value of its item: the writer's process, and its
+// beliefs.
 type payload struct {
 	Process string       `json:"process"`
 	N       int64        `json:"n"`

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// The checks of this package, besides the checks of package history.
+// The checks of this package, besides those of package history.
 const (
 	checkOnce      = "acknowledged-exactly-once"
 	checkBelief    = "nothing-accepted-under-a-superseded-token"
@@ -29,8 +29,8 @@ const (
 	checkEvicted   = "evictions-are-told"
 )
 
-// Judged returns the rules that each run judges. A run judges them by the logs and journals, the
-// histories of calls, the traces, and its own end.
+// Judged returns the rules that each run judges: by the logs and journals, the histories of calls,
+// the traces, and the run's end.
 func Judged() []string {
 	return []string{"A1", "A2", "C5", "C9", "E1", "F1", "L1", "L2", "M1", "M2", "M3", "S1", "S2", "S3", "S9", "S11", "S15", "S16", "T1", "T2", "T3",
 		"V1", "V2", "V6", "W1"}
@@ -87,8 +87,8 @@ func (e *evidence) logsInOrder() []history.Finding {
 	return out
 }
 
-// belief finds entries that were accepted under a token other than the one that their writer
-// believed it had (S3). Without a fence, a former owner causes this damage.
+// belief finds entries that were accepted under another token than their writer believed in (S3). A
+// former owner does such damage if there is no fence.
 func (e *evidence) belief() []history.Finding {
 	var out []history.Finding
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
@@ -112,8 +112,8 @@ func (e *evidence) belief() []history.Finding {
 	return out
 }
 
-// once finds acknowledged writes that are not in the log exactly once and in their place. It also
-// finds refused writes in the log, and writes that are in the log twice (S15, S16).
+// once finds acknowledged writes that are not in the log exactly once and in their place. It finds
+// refused writes in the log, and writes that are there twice (S15, S16).
 func (e *evidence) once() []history.Finding {
 	at := map[written][]driver.Entry{}
 	for _, entries := range e.logs {
@@ -234,9 +234,9 @@ func (e *evidence) shortStops() []history.Finding {
 }
 
 // outages finds members that were evicted because of an outage of the store, although they had no
-// fault (C5). A process may end its own session: if the reply to a join was lost, it joins again.
-// If the store has several servers, some may serve long before the last one runs again. In this
-// case, the outage counts as ended one TTL after the first answer.
+// fault (C5). A process may end its own session: the reply to a join was lost, and it joined again.
+// Some of several servers may serve long before the last one runs again. In that case the outage
+// was over a TTL after the first answer.
 func (e *evidence) outages() []history.Finding {
 	process := map[driver.SessionID]string{}
 	exited := map[string]bool{}
@@ -283,8 +283,8 @@ func (e *evidence) outages() []history.Finding {
 	return out
 }
 
-// evictions finds ended sessions for which the process that ended them did not report the end
-// exactly once (C9). A process killed within a TTL of the answer may not have reported it.
+// evictions finds ended sessions whose end was not reported exactly once, by the process that ended
+// them (C9). A process killed within a TTL of the answer may not have reported it.
 func (e *evidence) evictions() []history.Finding {
 	told := map[driver.SessionID][]string{}
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {

@@ -12,8 +12,8 @@ import (
 // memberEnv is the environment variable that makes a process a member.
 const memberEnv = "TENURE_SYSTEM_MEMBER"
 
-// Main is for TestMain. If Run started this test binary as a member, Main runs it as a member.
-// Otherwise, it adds the flags and runs the tests. The result is the exit status.
+// Main is for TestMain. If Run started this test binary as a member, Main makes it one. Otherwise
+// it adds the flags and runs the tests. The result is the exit status.
 //
 //	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 func Main(m *testing.M, openers ...driver.Opener) int {
@@ -55,8 +55,8 @@ func AddFlags(fs *flag.FlagSet) {
 	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
 }
 
-// Parallel returns the value of the flag -system.parallel, or 1 if that is less. Use it for
-// Config.Parallel and for the number of servers.
+// Parallel returns the value of the flag -system.parallel, at least 1, for Config.Parallel and the
+// number of servers.
 func Parallel() int { return max(1, flagged[int](flag.CommandLine, parallelFlag)) }
 
 // TTL returns the value of the flag -system.ttl, or standard.

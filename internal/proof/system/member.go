@@ -20,8 +20,8 @@ import (
 // openLimit limits the opening of the store.
 const openLimit = time.Minute
 
-// runMember is the main function of a member process. It reads orders from in until the end of in,
-// and writes events to out. The result is the exit status.
+// runMember is a member process. It reads orders from in until its end, and writes events to out.
+// The result is its exit status.
 func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
 	m := &member{out: harness.NewWriter(out)}
 	if err := m.run(in, openers); err != nil {
@@ -83,7 +83,7 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 		Node: c.Node, Supersede: c.Supersede, TTL: c.TTL, Margin: marginOf(c.TTL), LockDir: filepath.Dir(c.Journal), TraceDir: filepath.Dir(c.Journal),
 		Meta:        map[string]string{metaProcess: c.Process},
 		DrainBudget: 6 * c.TTL, BackoffMax: 2 * c.TTL, CallTimeout: max(4*c.TTL, 2*time.Second),
-		Resync: 4 * c.TTL, Seed: c.Seed, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnCall: m.called, OnEvent: m.evicted},
+		Resync: 4 * c.TTL, Seed: c.Seed, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnCall: m.called, OnPeer: m.evicted},
 	})
 	if err != nil {
 		return err
@@ -109,15 +109,15 @@ func (m *member) called(c core.Call) {
 }
 
 // evicted records the member's report of an eviction.
-func (m *member) evicted(e core.Event) {
+func (m *member) evicted(e core.PeerEvent) {
 	if e.Kind == core.PeerEvicted {
 		m.journal.add(note{Is: noteEvicted, Peer: e.Peer.Session})
 	}
 }
 
-// still records when this process did not run, until ctx ends. Its clock ticks every TTL/100, and
-// nothing in the process delays the clock for more than a moment. It also records when other
-// members' heartbeats were seen.
+// still records until ctx ends when this process did not run. Its clock ticks every TTL/100, and
+// nothing in the process delays it for more than a moment. It also records when other members'
+// heartbeats were seen.
 func (m *member) still(ctx context.Context) {
 	tick := history.Instant(m.config.TTL / 100)
 	heard := map[driver.SessionID]history.Instant{}
@@ -151,11 +151,11 @@ func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
 	return nil, fmt.Errorf("tenure: system: this binary's TestMain gives Main no opener %q", m.config.Opener)
 }
 
-// report writes an event. It ignores errors, because if the reader is gone, the input has also
-// ended, and the process ends soon.
+// report writes an event. If the reader has gone, the process ends soon, because its input has
+// ended too.
 func (m *member) report(e event) { _ = m.out.Write(e) }
 
-// obey runs the elector, and carries out orders until an order to leave or the end of the orders.
+// obey runs the elector and follows orders until one to leave, or until there are no more.
 func (m *member) obey(orders <-chan order) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -215,6 +215,6 @@ func (m *member) move(ctx context.Context, o order) {
 	case <-ctx.Done():
 		return
 	}
-	// Contend is refused if another move has put the shard back, or at the end of the run.
+	// It is refused if another move of the shard has put it back, or at the end.
 	_ = m.elector.Contend(m.work.serve, string(o.Shard))
 }

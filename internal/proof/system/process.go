@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// process is one incarnation of a member, as seen by the supervisor. It is safe for concurrent use.
+// process is one incarnation of a member, in the supervisor. Safe for concurrent use.
 type process struct {
 	*harness.Process
 
@@ -37,8 +37,8 @@ func newLauncher() *launcher {
 func (l *launcher) run() {
 	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if onMainThread() {
-		// The exception is the main thread, which the runtime keeps. While this goroutine holds the
-		// main thread, another goroutine gets another thread.
+		// Except for the main thread, which the runtime keeps. While this goroutine has it, another
+		// one gets another thread.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {
@@ -53,7 +53,7 @@ func (l *launcher) run() {
 	}
 }
 
-// close ends the thread. On Linux, this also ends the processes that the thread started.
+// close ends the thread, and so on Linux the processes that it started.
 func (l *launcher) close() {
 	close(l.requests)
 	l.ended.Wait()
@@ -104,7 +104,7 @@ func (p *process) hasLeft() bool {
 	return p.left
 }
 
-// holds returns the number of held writes so far, and the token of the last one.
+// holds returns the number of held writes so far, and the last one's token.
 func (p *process) holds() (int, driver.Token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/ample"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // startMember starts a member on a new database, and waits until it is up.
@@ -101,13 +101,13 @@ func TestMemberRefusesAnUnknownOpener(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	c, err := Config{Opener: sqlite.Opener(), Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1,
 		TTL: testTTL / 2,
-		Store: func(suite.T, uint64) *Store {
+		Store: func(conformance.T, uint64) *Store {
 			return &Store{Options: sqlite.Settings{Path: filepath.Join(t.TempDir(), "tenure.db"), Namespace: "system"}}
 		}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.play(suite.Wrap(t), 1)
+	s, err := c.play(conformance.Wrap(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

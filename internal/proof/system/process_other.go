@@ -2,8 +2,7 @@
 
 package system
 
-// supported is false, because on this system the standard library has no clock that processes
-// share.
+// supported is false, because the standard library offers no clock here that processes share.
 const supported = false
 
 func onMainThread() bool { return false }

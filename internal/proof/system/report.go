@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-go/tenure/internal/proof/figures"
 	"github.com/tenure-go/tenure/internal/proof/history"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// Report has the figures of one or several runs. It is a plain value.
+// Report has the figures of one run, or of several. It is a plain value.
 type Report struct {
 	Backend string
 	TTL     time.Duration
@@ -43,7 +43,7 @@ type Report struct {
 	Findings  []history.Finding         // of failed runs; none for a control
 }
 
-// Suffices reports whether a control did enough damage, that is, in 19 of 20 runs.
+// Suffices reports whether a control did enough damage: in 19 of 20 runs.
 func (r *Report) Suffices() bool { return r.Failed*20 >= r.Runs*19 }
 
 // measure returns the figures of one run.
@@ -159,7 +159,7 @@ func (r *Report) add(o *Report) {
 	}
 }
 
-// quantile returns a quantile of the takeovers by force, in TTLs, or 0 if there are none.
+// quantile returns a quantile of the takeovers by force, in TTLs; 0 without any.
 func (r *Report) quantile(q float64) float64 { return r.quantileOf(r.Took, q) }
 
 func (r *Report) quantileOf(took []time.Duration, q float64) float64 {
@@ -171,15 +171,15 @@ func (r *Report) quantileOf(took []time.Duration, q float64) float64 {
 }
 
 // apart returns the quantiles of some takeovers.
-func (r *Report) apart(some []time.Duration) suite.Times {
+func (r *Report) apart(some []time.Duration) figures.Times {
 	took := slices.Sorted(slices.Values(some))
-	return suite.Times{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99),
+	return figures.Times{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99),
 		Most: r.quantileOf(took, 1)}
 }
 
 // Figures returns the report in its saved form.
-func (r *Report) Figures() *suite.Runs {
-	return &suite.Runs{
+func (r *Report) Figures() *figures.Runs {
+	return &figures.Runs{
 		Control: r.Control, TTL: r.TTL, Runs: r.Runs, Failed: r.Failed, Processes: r.Members,
 		Accepted: r.Accepted, Refused: r.Refused, Fenced: r.Fenced,
 		Ambiguous: r.Ambiguous, Resolved: r.Resolved, Unresolved: r.Unresolved, Late: r.Late, Damage: r.Damage,
@@ -191,8 +191,8 @@ func (r *Report) Figures() *suite.Runs {
 }
 
 // long counts the takeovers above 1.5 TTL by their reasons.
-func (r *Report) long() suite.Long {
-	return suite.Long{Away: r.Long[reasonAway], Struck: r.Long[reasonStruck], Still: r.Long[reasonStill],
+func (r *Report) long() figures.Long {
+	return figures.Long{Away: r.Long[reasonAway], Struck: r.Long[reasonStruck], Still: r.Long[reasonStill],
 		Slow: r.Long[reasonSlow], None: r.Long[reasonNone]}
 }
 

@@ -12,29 +12,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/history"
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
-	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // seedLimit limits one run.
 const seedLimit = 5 * time.Minute
 
-// Run is Play for a test, which it skips with -short. If the environment has suite.ReportDir, Run
-// saves the figures there.
+// Run is Play for a test, which it skips with -short. With conformance.ReportDir in the environment
+// it saves the figures there.
 func Run(t *testing.T, c Config) *Report {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: real processes run in make system")
 	}
-	total := Play(suite.Wrap(t), c, &Caller{
+	total := Play(conformance.Wrap(t), c, &Caller{
 		Again: func(seed uint64) string {
 			return fmt.Sprintf("in the folder of the test: go test -run '^%s$' . -args -%s=%d", rootName(t.Name()), seedFlag, seed)
 		},
 		Keep: os.TempDir(),
 	})
-	if dir := os.Getenv(suite.ReportDir); dir != "" && total.Runs > 0 {
+	if dir := os.Getenv(conformance.ReportDir); dir != "" && total.Runs > 0 {
 		if err := total.Figures().Save(dir, total.Backend); err != nil {
 			t.Error(err)
 		}
@@ -42,15 +42,15 @@ func Run(t *testing.T, c Config) *Report {
 	return total
 }
 
-// A Caller has the parts of explanations of failures that depend on the caller of Play.
+// A Caller of Play has the parts of its failures' explanations that depend on the caller.
 type Caller struct {
-	// Again returns the command that repeats a seed.
+	// Again returns the command that plays a seed again.
 	Again func(seed uint64) string
-	// Keep is the folder for histories of failures. If it is empty, they are not saved.
+	// Keep is the folder for histories of failures. Empty: they are not saved.
 	Keep string
 }
 
-// Supported returns why the suite cannot run on this platform, or "" if it can.
+// Supported returns why the suite cannot run on this platform, "" if it can.
 func Supported() string {
 	if supported {
 		return ""
@@ -60,12 +60,12 @@ func Supported() string {
 
 // Play plays one seed after another as subtests, named for their seeds, and logs and returns the
 // figures. Each violation fails its seed, with the broken rule, an explanation, the folder with the
-// history, and the command that repeats the seed. With Config.Control, Play fails instead if too
-// few runs do damage.
+// history, and the command that plays the seed again. With Config.Control, Play instead fails if
+// too few runs do damage.
 //
-// Play needs Linux, where processes share a clock, and skips the test on other systems. It must not
-// run in parallel with other tests, because it measures time.
-func Play(t suite.T, c Config, by *Caller) *Report {
+// It needs Linux, where processes share a clock, and otherwise skips. It must not run in parallel
+// with other tests, because it measures time.
+func Play(t conformance.T, c Config, by *Caller) *Report {
 	t.Helper()
 	if why := Supported(); why != "" {
 		t.Skipf("%s", why)
@@ -82,7 +82,7 @@ func Play(t suite.T, c Config, by *Caller) *Report {
 	for range c.Parallel {
 		players.Go(func() {
 			for seed := range seeds {
-				t.Run(fmt.Sprintf("seed=%d", seed), func(t suite.T) {
+				t.Run(fmt.Sprintf("seed=%d", seed), func(t conformance.T) {
 					if r := c.run(t, seed, by); r != nil {
 						mu.Lock()
 						defer mu.Unlock()
@@ -126,7 +126,7 @@ func (c *Config) seeds() []uint64 {
 }
 
 // run plays and judges one seed. It returns nil if nothing was played.
-func (c *Config) run(t suite.T, seed uint64, by *Caller) *Report {
+func (c *Config) run(t conformance.T, seed uint64, by *Caller) *Report {
 	began := time.Now()
 	s, err := c.play(t, seed)
 	if err != nil && (len(s.journals) == 0 || t.Context().Err() != nil) {
@@ -188,7 +188,7 @@ func (c *Config) run(t suite.T, seed uint64, by *Caller) *Report {
 }
 
 // play runs the processes of one seed.
-func (c *Config) play(t suite.T, seed uint64) (*supervisor, error) {
+func (c *Config) play(t conformance.T, seed uint64) (*supervisor, error) {
 	s := &supervisor{config: *c, seed: seed, store: c.Store(t, seed)}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "tenure-system-"); err != nil {
@@ -241,7 +241,7 @@ func (s *supervisor) story() string {
 	return b.String()
 }
 
-// maxShown limits how many findings are printed. All are saved.
+// maxShown limits the printed findings; all are saved.
 const maxShown = 5
 
 // explain returns the text of a failure.

@@ -25,7 +25,7 @@ const (
 	faultCut       fault = "the store is cut off"
 )
 
-// ofStore reports whether the fault affects the store, and not a member.
+// ofStore reports whether the fault is of the store, not of a member.
 func (f fault) ofStore() bool { return f == faultReboot || f == faultPause || f == faultCut }
 
 // takesOver reports whether others may take over the member's shards.
@@ -52,13 +52,13 @@ type step struct {
 	After  time.Duration // after the step before it began
 	For    time.Duration // duration
 	Victim float64       // choice of the member, as a share of the free ones
-	Owner  bool          // choose the member with the most shards instead
+	Owner  bool          // or instead the member with the most shards
 	Shard  float64       // choice of its shard, as a share
 }
 
-// schedule draws the steps of one seed. Some of the first steps are the same for every seed, so
-// that every run has a takeover by force and a late write. The other steps come from a shuffled
-// deck of all faults.
+// schedule draws the steps of one seed. Some of the first are the same for every seed, so that no
+// run lacks a takeover by force and a late write. The others come from a shuffled deck of all
+// faults.
 type schedule struct {
 	rand   *rand.Rand
 	ttl    time.Duration
@@ -90,7 +90,7 @@ func newSchedule(seed uint64, ttl time.Duration, steps int, store *Store) *sched
 	return s
 }
 
-// members returns the number of processes of the seed. Small numbers are more frequent.
+// members returns the number of processes of the seed, more often few.
 func (s *schedule) members() int {
 	n := maxMembers - minMembers + 1
 	return minMembers + min(s.rand.IntN(n), s.rand.IntN(n))
@@ -110,7 +110,7 @@ func (s *schedule) draw() fault {
 // insert makes a fault the next step.
 func (s *schedule) insert(f fault) { s.first = slices.Insert(s.first, 0, f) }
 
-// next draws a step. The schedule never ends.
+// next draws a step. There is no last one.
 func (s *schedule) next() step {
 	st := step{After: s.ttls(0.5, 1.2), Victim: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}
 	if len(s.first) > 0 {

@@ -15,8 +15,8 @@ import (
 )
 
 // supervisor plays one seed. It starts the members, injects faults into them and the store by a
-// schedule, and leaves their histories in dir. Only one goroutine uses a supervisor, except for an
-// episode's node and the fields that the mutex guards.
+// schedule, and leaves their histories in dir. One goroutine uses it, except for the fields that
+// its mutex guards and an episode's node.
 type supervisor struct {
 	config   Config
 	seed     uint64
@@ -80,8 +80,8 @@ func (s *supervisor) ttls(n float64) time.Duration {
 	return time.Duration(n * float64(s.config.TTL))
 }
 
-// play runs the seed. It returns an error if it could not continue. Mistakes of the members are not
-// errors: they are in the histories and in findings.
+// play runs the seed. An error is why it could not continue. The members' mistakes are in the
+// histories and in findings.
 func (s *supervisor) play(ctx context.Context) (err error) {
 	if s.options, err = json.Marshal(s.store.Options); err != nil {
 		return fmt.Errorf("tenure: system: Store.Options: %w", err)
@@ -196,7 +196,7 @@ func (s *supervisor) await(ctx context.Context, what string, limit time.Duration
 	return nil
 }
 
-// ended returns an error if a member ended without being asked.
+// ended returns an error if a member ended unasked.
 func (s *supervisor) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +249,7 @@ func (s *supervisor) find(rule, check string, shard driver.ShardID, format strin
 	s.findings = append(s.findings, newFinding(rule, check, shard, format, args...))
 }
 
-// quiet lets all members contend without faults. Each shard must take writes (W1), and there must
+// quiet lets all members contend without faults. Each shard must be written to (W1), and there must
 // be enough traffic. Then all members leave.
 func (s *supervisor) quiet(ctx context.Context) error {
 	for _, node := range s.nodes {

@@ -71,13 +71,13 @@ func TestSystem(t *testing.T) {
 	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t), Parallel: system.Parallel()})
 }
 
-// TestControl removes the fence, and expects damage.
+// TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
 	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t), Parallel: system.Parallel(), Seeds: 1,
 		Control: true})
 }
 
-// TestFresh: a member that has just joined takes over within the TTL.
+// TestFresh: a member that has just come takes over within the TTL.
 func TestFresh(t *testing.T) {
 	outage.Fresh(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t)})
 }

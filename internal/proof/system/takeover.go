@@ -25,16 +25,16 @@ type takeover struct {
 	turns    time.Duration // turns that other candidates with faults had before the successor
 }
 
-// cause is the reason why the former owner ended.
+// cause is the reason for the end of the former owner.
 type cause string
 
 const (
 	causeCrash  cause = "crash"  // its process was killed
 	causeStop   cause = "stop"   // its process was stopped
-	causeOutage cause = "outage" // the store was also away; counted from its return
+	causeOutage cause = "outage" // the store was away too; counted from its return
 )
 
-// reason is the reason why a takeover took longer than the TTL.
+// reason is why a takeover took longer than the TTL.
 type reason string
 
 const (
@@ -47,23 +47,22 @@ const (
 
 var reasons = []reason{reasonAway, reasonStruck, reasonStill, reasonSlow}
 
-// delay is a part of a takeover that has a reason.
+// delay is a time with a reason within a takeover.
 type delay struct {
 	why      reason
 	from, to history.Instant
 }
 
-// aloneLimit and longLimit limit the time without a reason (V1). The TTL is the TTL of the former
-// owner. A twentieth of the TTL, and the 50 ms, are for the proof that the store serves, the
-// eviction and the claim. If the store is polled, the last heartbeat and the eviction are each seen
-// up to a poll period late. Half a TTL is for the turns of several candidates, after faults that
-// overlap.
+// aloneLimit and longLimit limit the time without a reason (V1). The TTL is the former owner's. The
+// twentieth of it and the 50 ms are for the proof that the store serves, the eviction and the
+// claim. If the store is polled, the last heartbeat and the eviction are each seen late by up to
+// poll. Half a TTL is for the turns of several candidates, after faults that overlap.
 func aloneLimit(ttl, poll time.Duration) time.Duration {
 	return ttl*105/100 + 50*time.Millisecond + 2*poll
 }
 func longLimit(ttl time.Duration) time.Duration { return ttl * 3 / 2 }
 
-// unexplained returns how much of a takeover's time has no reason.
+// unexplained returns the time of a takeover without a reason.
 func (t *takeover) unexplained() time.Duration {
 	return time.Duration(t.end-t.at) - t.explained(reasons...) - t.turns
 }
@@ -73,7 +72,7 @@ func (t *takeover) explained(why ...reason) time.Duration {
 	return lasted(t.delays, t.at, t.end, why...)
 }
 
-// lasted returns how much of a period had a delay with one of the reasons.
+// lasted returns how much of a time had a delay with one of the reasons.
 func lasted(delays []delay, from, to history.Instant, why ...reason) (all time.Duration) {
 	sorted := slices.SortedFunc(slices.Values(delays), func(a, b delay) int { return cmp.Compare(a.from, b.from) })
 	for _, d := range sorted {
@@ -115,8 +114,8 @@ func (t *takeover) String() string {
 	return b.String()
 }
 
-// inTime finds takeovers that took too long without a reason. A reason explains only the time for
-// which it lasted (V1).
+// inTime finds takeovers that took too long without a reason. A reason explains only as much as it
+// lasted (V1).
 func (e *evidence) inTime() []history.Finding {
 	var out []history.Finding
 	for _, t := range e.takeovers() {
@@ -251,9 +250,9 @@ func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end
 	t.delays = append(t.delays, e.waited(t, former)...)
 }
 
-// away returns the times of a takeover in which the store accepted no member's writes. Until the
-// store accepts writes again, no member can prove another member's silence. So silence counts from
-// the beginning again (C5), unless the former owner had already been evicted.
+// away returns the times of a takeover in which the store accepted no member's writes. Until it
+// accepts them again, no member can prove another one's silence. So silence counts from the
+// beginning again (C5), unless the former owner had been evicted before.
 func (e *evidence) away(t *takeover, former driver.SessionID) []delay {
 	evicted := never
 	for _, op := range e.evicted() {
@@ -274,9 +273,9 @@ func (e *evidence) away(t *takeover, former driver.SessionID) []delay {
 	return out
 }
 
-// absences returns the periods longer than half a TTL in which members sent writes and heartbeats,
-// and none was answered. As in C5, a period goes from the sending of the newest answered call to
-// the next answer. A period in which no member sent anything does not count.
+// absences returns the times above half a TTL in which members sent writes and heartbeats, and none
+// was answered. As in C5, a time goes from the sending of the newest answered call to the next
+// answer. A time in which no member sent anything does not count.
 func (e *evidence) absences() []delay {
 	ttl := history.Instant(e.config.TTL)
 	var out []delay
@@ -300,7 +299,7 @@ func (e *evidence) absences() []delay {
 // called is a write or a heartbeat that ended, and that was not lost on the wire.
 type called struct {
 	from, to history.Instant
-	answered bool // the store accepted the call, or refused it because of its records
+	answered bool // the store accepted it, or refused it because of its records
 }
 
 // calls returns the calls of all members in the order of their ends.
@@ -332,11 +331,10 @@ func (e *evidence) calls() []called {
 	return out
 }
 
-// waited returns the delays of the candidates. A member that was present all the time without a
-// fault counts the silence from the beginning. Therefore, if there are members of this kind, only
-// the delays of the least delayed one are a reason. Without them, silence counts from the
-// successor's beginning, or from the end of a stop after which silence counts from the beginning
-// again (C5).
+// waited returns the delays of the candidates. A member that was there all the time without a fault
+// counts the silence from the beginning. So only the delays of the least delayed such member are a
+// reason. Without such a member, silence counts from the successor's beginning, or from the end of
+// a stop after which it counts from the beginning again (C5).
 func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	var least []delay
 	any := false
@@ -376,8 +374,8 @@ func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	return append(own, delay{reasonStruck, t.at, begin})
 }
 
-// life is a session of a process, from the answer to its join until its end. If the history does
-// not show an end, it never ends.
+// life is a session of a process, from the answer to its join until it was ended, or never if the
+// history does not show its end.
 type life struct {
 	session    driver.SessionID
 	begin, end history.Instant
@@ -409,8 +407,8 @@ func (e *evidence) lives() map[string][]life {
 	return out
 }
 
-// since returns the beginning of the session that a process had at an instant, or of its last
-// session before that.
+// since returns the beginning of the session that a process had at an instant, or of its last one
+// before.
 func since(all []life, at history.Instant) (begin history.Instant) {
 	for _, l := range all {
 		if l.begin <= at {
@@ -420,7 +418,7 @@ func since(all []life, at history.Instant) (begin history.Instant) {
 	return begin
 }
 
-// struck reports whether, in a period, a process was killed, was stopped, or left.
+// struck reports whether a process was killed, was stopped or left within a time.
 func (e *evidence) struck(process string, from, to history.Instant) bool {
 	return slices.ContainsFunc(e.injections, func(k *injection) bool {
 		switch f := k.step.Fault; {
@@ -457,8 +455,7 @@ func (e *evidence) delays(process string) []delay {
 }
 
 // told returns the time until the evicting member saw the former owner's last heartbeat, if that
-// heartbeat was sent before the fault. The store delivered the heartbeat late, so silence counts
-// from its arrival.
+// was sent before the fault. The store delivered it late, and silence counts from then on.
 func (e *evidence) told(t *takeover, former driver.SessionID) []delay {
 	for _, op := range e.evicted() {
 		if op.Target != former {

@@ -12,8 +12,8 @@ import (
 // checkTraced is the check of the members' traces.
 const checkTraced = "traces-are-accepted"
 
-// traceClocks is how far the members' wall clocks may be apart. The members share one clock, but
-// time passes between two readings.
+// traceClocks is the largest difference of the members' wall clocks. They share one clock, but time
+// passes between two readings.
 const traceClocks = 5 * time.Millisecond
 
 // traced checks the traces of all members: each step, and their joint behaviour.

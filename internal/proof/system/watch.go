@@ -10,9 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// watcher is the supervisor's view of the namespace, by which the supervisor chooses victims and
-// waits. The judges do not use it, because their evidence is in the histories. A watcher is safe
-// for concurrent use.
+// watcher is the supervisor's view of the namespace. By it the supervisor chooses victims and
+// waits; the judges' evidence is in the histories. Safe for concurrent use.
 type watcher struct {
 	mu        sync.Mutex
 	owners    map[driver.ShardID]driver.Owner
@@ -71,8 +70,7 @@ func (w *watcher) take(v *driver.View) {
 	}
 }
 
-// owner returns the shard's record, and the process of its owner, which is "" if no live member
-// owns the shard.
+// owner returns the shard's record, and the process of its owner, "" without a live owner.
 func (w *watcher) owner(s driver.ShardID) (o driver.Owner, process string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +91,7 @@ func (w *watcher) owned(process string) []driver.ShardID {
 	return out
 }
 
-// session returns the live session of a process, or "" if it has none.
+// session returns the live session of a process, "" without one.
 func (w *watcher) session(process string) driver.SessionID {
 	w.mu.Lock()
 	defer w.mu.Unlock()

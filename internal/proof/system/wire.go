@@ -42,7 +42,7 @@ const (
 	deliverLate
 )
 
-// How many of a thousand calls have each mishap.
+// Numbers of calls in a thousand with each mishap.
 const (
 	requestsLost  = 8
 	repliesLost   = 12

@@ -42,7 +42,7 @@ func (w *worker) serve(ctx context.Context, lease *core.Lease) error {
 	return err
 }
 
-// why returns, in one word, the reason why the handler returns.
+// why returns in a word why the handler returns.
 func why(ctx context.Context, lease *core.Lease, err error) string {
 	var revoked *core.RevokedError
 	switch {
@@ -54,7 +54,7 @@ func why(ctx context.Context, lease *core.Lease, err error) string {
 	return fmt.Sprintf("returned: %v", err)
 }
 
-// believe records how long the lease is trusted, now and whenever a heartbeat extends it, until
+// believe records how long the lease is trusted, now and at each extension by a heartbeat, until
 // stop is called.
 func (w *worker) believe(lease *core.Lease) (stop func()) {
 	var until history.Instant

@@ -1,4 +1,4 @@
-// Package watchless wraps a kv.Store so that it has no watch, for tests of package changelog.
+// Package watchless takes the watch from a kv.Store, for tests of package changelog.
 package watchless
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// New makes a store without an incremental watch, like Consul and ZooKeeper. It applies a batch
-// with a piggybacked transaction as one transaction, completely or not at all. The method Follow
-// answers with whole prefixes. If the store is behind a kvfault.Link, each request passes the link.
+// New makes a store without an incremental watch, like Consul and ZooKeeper. A batch with a
+// piggybacked transaction is one transaction, all or nothing. Follow answers with whole prefixes.
+// If the store is behind a kvfault.Link, each request passes the link.
 func New(s kv.Store) changelog.Store { return &store{s} }
 
 type store struct{ below kv.Store }
@@ -28,7 +28,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 
 func (s *store) Close() error { return s.below.Close() }
 
-// maxSplits limits how often a batch is sent again without its refused transactions.
+// maxSplits is how often a batch is sent again without its refused transactions.
 const maxSplits = 4
 
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
@@ -87,7 +87,7 @@ func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outco
 	return nil, fmt.Errorf("watchless: %w: what refused it passed again and again", driver.ErrRetry)
 }
 
-// applied stores the result of one transaction that contained some of the batch's transactions.
+// applied takes the result of one transaction that contained some of the batch's.
 func applied(out *changelog.Outcome, b *changelog.Batch, send []int, r kv.Result) {
 	for _, i := range send {
 		n := len(b.Txns[i].Then)
@@ -97,8 +97,8 @@ func applied(out *changelog.Outcome, b *changelog.Batch, send []int, r kv.Result
 	out.Piggyback = kv.Result{OK: true, Rev: r.Rev}
 }
 
-// together returns a batch with a single transaction that contains the piggybacked transaction and
-// some of the others.
+// together returns a batch of one transaction that contains the piggybacked one and some of the
+// others.
 func together(b *changelog.Batch, send []int) *kv.Batch {
 	t := kv.Txn{}
 	add := func(part *kv.Txn) {

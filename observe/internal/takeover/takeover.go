@@ -1,5 +1,5 @@
-// Package takeover measures how long shards had no owner after their owner died. It uses only
-// hooks.
+// Package takeover uses only hooks to measure how long shards had no owner after their member
+// ended.
 package takeover
 
 import (
@@ -9,18 +9,18 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxEnded is the largest number of ended members that Times remembers.
+// maxEnded limits the members whose end is remembered.
 const maxEnded = 1024
 
-// Times holds the last signs of life of members that are silent or gone. The zero value is ready
-// for use. Times is safe for concurrent use.
+// Times are the last signs of life of members that are silent or gone. The zero value is ready for
+// use. Times is safe for concurrent use.
 type Times struct {
 	mu    sync.Mutex
 	ended map[core.SessionID]time.Time
 }
 
-// Peer notes an event of another member.
-func (t *Times) Peer(e core.Event) {
+// Peer is for Hooks.OnPeer.
+func (t *Times) Peer(e core.PeerEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := e.Peer.Session
@@ -31,7 +31,7 @@ func (t *Times) Peer(e core.Event) {
 		delete(t.ended, id)
 		return
 	case core.PeerSilent:
-		at, known = at.Add(-e.Peer.TTL), false // the member may have been silent before and returned
+		at, known = at.Add(-e.Peer.TTL), false // it may have been silent before and returned
 	case core.PeerDead, core.PeerEvicted, core.PeerGone:
 	default:
 		return
@@ -51,14 +51,14 @@ func (t *Times) Peer(e core.Event) {
 	t.ended[id] = at
 }
 
-// Took returns, for a core.LeaseGranted, the time since the previous owner's last sign of life. ok
-// is false if the shard was not taken over.
-func (t *Times) Took(e core.Event) (took time.Duration, ok bool) {
-	if e.Session == "" {
+// Took returns, for an event of Hooks.OnGrant, the time since the previous owner's last sign of
+// life. ok is false if the shard was not taken over.
+func (t *Times) Took(e core.LeaseEvent) (took time.Duration, ok bool) {
+	if e.Former == "" {
 		return 0, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, ok := t.ended[e.Session]
+	at, ok := t.ended[e.Former]
 	return time.Since(at), ok
 }

@@ -15,8 +15,8 @@ import (
 
 // ClientOptions are the options of UnaryClient and StreamClient. Nil means the defaults.
 type ClientOptions struct {
-	// Attempts is the largest number of attempts to make a call. Default 5; at least one attempt is
-	// made.
+	// Attempts is the largest number of attempts to make a call. Default 5; there is at least
+	// 1.
 	Attempts int
 	// Wait is the wait before the next attempt if the shard has no owner. Default 500 ms.
 	Wait time.Duration
@@ -39,10 +39,9 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 }
 
 // UnaryClient returns an interceptor that makes a call again if a Server refused it. It makes the
-// call at the owner that the answer names or, if the shard had no owner, tries again a little
-// later. It does so only if the answer states that nothing was done. It returns the error of the
-// last attempt: see Error. The Peers limit the addresses to which calls may go. The caller still
-// owns the Peers.
+// call at the owner in the answer or, if the shard had none, a little later. It follows only
+// answers that say that nothing was done. It returns the error of the last attempt: see Error. The
+// Peers limit the addresses that calls may go to, and stay the caller's.
 func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -56,7 +55,7 @@ func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 
 // StreamClient is like UnaryClient, but for streams. It waits until a server has begun a stream, so
 // that no message is sent twice. This takes one more round trip for each stream. Use it only for
-// servers that use Server.Stream. With other servers, a stream in which the client sends the first
+// servers that use Server.Stream. With other servers, a stream that begins with the client's
 // message waits until its context ends.
 func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	c := o.withDefaults()
@@ -68,18 +67,18 @@ func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	}
 }
 
-// first returns the connection for the first attempt, and for each attempt after a wait. done gives
-// the connection back.
+// first returns the connection of the first attempt, and of an attempt after a wait. done gives it
+// back.
 type first func() (conn *grpc.ClientConn, done func(), err error)
 
 func always(cc *grpc.ClientConn) first {
 	return func() (*grpc.ClientConn, func(), error) { return cc, func() {}, nil }
 }
 
-// stream opens a stream, and tries again if nothing was done.
+// stream opens a stream, and again if nothing was done.
 func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 	open func(ctx context.Context, conn *grpc.ClientConn) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
-	ctx = metadata.AppendToOutgoingContext(ctx, begunKey, "1")
+	ctx = metadata.AppendToOutgoingContext(ctx, BegunKey, "1")
 	var begun grpc.ClientStream
 	err := c.follow(ctx, peers, first, func(conn *grpc.ClientConn, done func()) (err error) {
 		begun, err = open(ctx, conn)
@@ -99,8 +98,7 @@ func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 	return begun, nil
 }
 
-// begin waits until the server has begun a stream. If the server refused the stream, the stream has
-// ended.
+// begin waits until the server has begun a stream. A refused stream has ended.
 func begin(s grpc.ClientStream) error {
 	header, err := s.Header()
 	if err != nil || header != nil {
@@ -112,8 +110,7 @@ func begin(s grpc.ClientStream) error {
 	return status.Error(codes.Internal, "the stream ended before it began")
 }
 
-// follow makes a call, and makes it again if nothing was done. The function call gives its
-// connection back.
+// follow makes a call again if nothing was done. The call gives its connection back.
 func (c *ClientOptions) follow(ctx context.Context, peers *Peers, first first, call func(conn *grpc.ClientConn, done func()) error) error {
 	begin := func() error {
 		conn, done, err := first()

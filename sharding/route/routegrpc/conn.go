@@ -21,15 +21,15 @@ type keyed struct {
 var _ grpc.ClientConnInterface = (*keyed)(nil)
 
 // NewConn returns a connection for the clients that protoc generates. It makes each call at the
-// owner of its key in one hop, according to the map of a route.Client. It uses the metadata key
-// "grpc", not the Client's AddressKey. The connection follows refusals as UnaryClient and
+// owner of its key in one hop, according to the map of a route.Client. The Client's AddressKey has
+// no effect: DefaultAddressKey is used. The connection follows refusals as UnaryClient and
 // StreamClient do, with the same options o.
 //
-// key returns the key of a call from its full method and message. For a stream, the message is nil,
-// and the context must hold the key. If key returns an error, the caller gets it. If the connection
-// to the owner fails, the call fails with Unavailable, and is not made again. The Peers limit the
-// addresses to which calls may go. The caller still owns the Client and the Peers. The error
-// matches core.ErrInvalid.
+// key returns the key of a call from its full method and message. For a stream, the message is
+// nil, and the context must hold the key. If key returns an error, the caller gets it. If the
+// connection to the owner fails, the call fails with Unavailable, and is not made again. The
+// Peers limit the addresses. The Client and the Peers stay the caller's. The error matches
+// core.ErrInvalid.
 func NewConn(c *route.Client, peers *Peers, key func(ctx context.Context, method string, req any) (string, error), o *ClientOptions,
 ) (grpc.ClientConnInterface, error) {
 	if c == nil || peers == nil || key == nil {
@@ -70,6 +70,6 @@ func (k *keyed) owner(key string) first {
 		if err != nil {
 			return nil, nil, &OwnerError{Shard: at.Shard}
 		}
-		return k.peers.take("", at.Meta[defaultAddressKey])
+		return k.peers.take("", at.Meta[DefaultAddressKey])
 	}
 }

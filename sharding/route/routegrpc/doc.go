@@ -1,4 +1,4 @@
-// Package routegrpc routes gRPC calls to the owner of their shard, as package route does for HTTP
+// Package routegrpc takes gRPC calls to the owner of their shard, as package route does for HTTP
 // requests.
 //
 //	in, err := routegrpc.NewServer(elector, router, &routegrpc.Options{
@@ -21,15 +21,14 @@
 //   - Unavailable, if the shard has no owner
 //   - InvalidArgument, if the call names no shard
 //
-// In these cases, nothing was done. In the first two cases, the details of the status, an ErrorInfo
-// of the domain tenure.route, name the shard and its owner. [Error] converts them into an
-// *OwnerError. A forwarded call ends with the owner's status. If the answer was lost, the call ends
-// with Unavailable without such details, and may have been done.
+// In these cases, nothing was done. The details of the first two name the shard and its owner;
+// [Error] turns them into an *OwnerError. A forwarded call ends as the owner ended it. If the
+// answer was lost, it ends with Unavailable without such details, and may have been done.
 //
 // # What it does not do
 //
 // A Server answers a stream with the owner and never forwards it: see [Server.Stream] and
 // [StreamClient]. A stream that has begun does not move: it ends with the lease. The package does
-// not authenticate callers. A forwarded call carries the metadata of its caller, so that the owner
-// can authenticate the caller again.
+// not authenticate. A forwarded call carries the metadata of its caller, so the owner authenticates
+// it again.
 package routegrpc

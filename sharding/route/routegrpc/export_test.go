@@ -2,8 +2,6 @@ package routegrpc
 
 import "google.golang.org/grpc"
 
-var CheckAddress = checkAddress
-
 // Take takes a connection of p; done gives it back.
 func Take(p *Peers, address string) (done func(), err error) {
 	_, done, err = p.take("", address)

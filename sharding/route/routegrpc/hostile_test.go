@@ -32,14 +32,14 @@ func counted(t *testing.T, network, address string) (l net.Listener, connected *
 				return
 			}
 			connected.Add(1)
-			_ = c.Close() // the listener only counts connections
+			_ = c.Close() // it only counts
 		}
 	}()
 	return l, connected
 }
 
 // TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
-// such an address. A call's metadata is not sent there, and no connection is made.
+// one. A call's metadata is not sent there, and no connection is made.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	l, connected := counted(t, "tcp", ":0")
 	_, port, err := net.SplitHostPort(l.Addr().String())
@@ -85,8 +85,8 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 }
 
-// TestSchemes: a text that gRPC would treat as a scheme, and thus as a file or another kind of
-// address, is not an address. A connection is always made to a host and a port.
+// TestSchemes: a text that gRPC would take for a scheme, and so for a file or an address of another
+// kind, is no address. A connection is always made to a host and a port.
 func TestSchemes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, connected := counted(t, "unix", "443") // as unix:443 names it

@@ -13,11 +13,12 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// The domain and the reasons of the ErrorInfo in the status of a call that was not served.
+// These are the domain and the reasons of the ErrorInfo in the status of a call that was not
+// served.
 const (
-	domain        = "tenure.route"
-	reasonOwner   = "NOT_OWNER" // another member owns the shard
-	reasonUnowned = "NO_OWNER"  // the shard has no owner now
+	Domain        = "tenure.route"
+	ReasonOwner   = "NOT_OWNER" // another member owns the shard
+	ReasonUnowned = "NO_OWNER"  // the shard has no owner now
 )
 
 // OwnerError is the error of a call that was not served. Nothing was done. If the shard has no
@@ -25,8 +26,8 @@ const (
 type OwnerError struct {
 	Shard   string
 	Node    string     // of the owner
-	Address string     // of the owner; empty if the owner publishes no address
-	Token   core.Token // of the owner's lease
+	Address string     // of the owner; empty if it publishes none
+	Token   core.Token // of its lease
 }
 
 func (e *OwnerError) Error() string {
@@ -43,11 +44,11 @@ func (e *OwnerError) Is(target error) bool { return target == sharding.ErrNoOwne
 func (e *OwnerError) NotApplied() bool { return true }
 
 func (e *OwnerError) status() error {
-	code, reason := codes.FailedPrecondition, reasonOwner
+	code, reason := codes.FailedPrecondition, ReasonOwner
 	if e.Node == "" {
-		code, reason = codes.Unavailable, reasonUnowned
+		code, reason = codes.Unavailable, ReasonUnowned
 	}
-	st, err := status.New(code, e.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: map[string]string{
+	st, err := status.New(code, e.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: map[string]string{
 		"shard": e.Shard, "node": e.Node, "address": e.Address, "token": strconv.FormatInt(int64(e.Token), 10),
 	}})
 	if err != nil {
@@ -56,8 +57,8 @@ func (e *OwnerError) status() error {
 	return st.Err()
 }
 
-// Error returns the *OwnerError that the error of a call contains, or err itself if it contains
-// none. Error checks the names and the address in the *OwnerError.
+// Error returns the *OwnerError that a call's error carries, or err itself if it carries none.
+// Error checks the names and the address in it.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {
@@ -65,20 +66,20 @@ func Error(err error) error {
 	}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.GetDomain() != domain {
+		if !ok || info.GetDomain() != Domain {
 			continue
 		}
 		md := info.GetMetadata()
 		token, perr := strconv.ParseInt(md["token"], 10, 64)
 		e := &OwnerError{Shard: md["shard"], Node: md["node"], Address: md["address"], Token: core.Token(token)}
-		if checkAddress(e.Address) != nil {
+		if CheckAddress(e.Address) != nil {
 			e.Address = ""
 		}
 		switch {
 		case perr != nil || core.CheckShard(e.Shard) != nil:
-		case info.GetReason() == reasonUnowned && st.Code() == codes.Unavailable:
+		case info.GetReason() == ReasonUnowned && st.Code() == codes.Unavailable:
 			return &OwnerError{Shard: e.Shard}
-		case info.GetReason() == reasonOwner && st.Code() == codes.FailedPrecondition && driver.CheckNode(e.Node) == nil:
+		case info.GetReason() == ReasonOwner && st.Code() == codes.FailedPrecondition && driver.CheckNode(e.Node) == nil:
 			return e
 		}
 		return err

@@ -40,24 +40,24 @@ type peer struct {
 }
 
 // NewPeers returns Peers. Addresses come from members' metadata, or from a server's answer. allow
-// reports whether calls, with their credentials, may go to an address. If allow is nil, every
-// address is allowed that is not loopback, link-local, multicast or unspecified, and a forwarding
-// Server also refuses the addresses of its own machine. A name that resolves to such an address is
-// always refused. Peers use no proxy of the environment. The options are those of grpc.NewClient,
-// and include the application's credentials. The error is that of grpc.NewClient.
+// reports whether calls, with their credentials, may go to an address. A nil allow allows every
+// address that is not loopback, link-local, multicast or unspecified; a forwarding Server also
+// refuses addresses of its own machine. A name that resolves to such an address is refused in any
+// case. The environment's proxy is not used. The options are those of grpc.NewClient, and include
+// the application's credentials. The error is that of grpc.NewClient.
 func NewPeers(allow func(address string) bool, options ...grpc.DialOption) (*Peers, error) {
 	p := &Peers{allow: allow, conns: make(map[string]*peer), options: append(slices.Clone(options), grpc.WithNoProxy())}
-	probe, err := p.dial("tenure.invalid:1") // this does not connect
+	probe, err := p.dial("tenure.invalid:1") // it does not connect
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: connections to peers: %w", core.ErrInvalid, err)
 	}
 	return p, probe.Close()
 }
 
-// forwarding is the prefix of the key of a connection for calls that a Server forwards.
+// forwarding begins the key of a connection for forwarded calls of a Server.
 const forwarding = "forward "
 
-// dial makes a connection to exactly this address. gRPC does not interpret the address as a scheme.
+// dial makes a connection to exactly this address, without gRPC's interpretation of schemes.
 func (p *Peers) dial(key string) (*grpc.ClientConn, error) {
 	address, forwards := strings.CutPrefix(key, forwarding)
 	dial := peerdial.Dial(p.allow != nil, forwards)
@@ -65,12 +65,12 @@ func (p *Peers) dial(key string) (*grpc.ClientConn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))...)
 }
 
-// errBusy means all maxPeers connections have calls in progress.
+// errBusy: all maxPeers connections have calls in progress.
 var errBusy = fmt.Errorf("tenure: calls to %d owners are under way: %w", maxPeers, core.ErrRetry)
 
-// take returns a connection. use is "" or forwarding. done gives the connection back.
+// take returns a connection, for use "" or forwarding. done gives it back.
 func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), err error) {
-	if err := checkAddress(address); err != nil {
+	if err := CheckAddress(address); err != nil {
 		return nil, nil, err
 	}
 	p.mu.Lock()
@@ -105,8 +105,8 @@ func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), e
 	}, nil
 }
 
-// evict closes the least recently used connection that has no call in progress. It returns false if
-// every connection has a call in progress.
+// evict closes the least recently used connection without a call in progress. It returns false if
+// every one has such a call.
 func (p *Peers) evict() bool {
 	oldest := ""
 	for a, c := range p.conns {
@@ -117,7 +117,7 @@ func (p *Peers) evict() bool {
 	if oldest == "" {
 		return false
 	}
-	_ = p.conns[oldest].conn.Close() // no call uses the connection
+	_ = p.conns[oldest].conn.Close() // no call uses it
 	delete(p.conns, oldest)
 	return true
 }
@@ -138,10 +138,10 @@ func (p *Peers) Close() error {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// checkAddress checks a member's address, which consists of a host and a port. It refuses a host
+// CheckAddress checks a member's address, which consists of a host and a port. It refuses a host
 // that is a scheme of gRPC, such as "unix" or "dns", because gRPC would not treat it as a host.
 // The error matches core.ErrInvalid.
-func checkAddress(address string) error {
+func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	n, perr := strconv.ParseUint(port, 10, 16)
 	if err != nil || perr != nil || n == 0 || host == "" || len(address) > maxAddress {

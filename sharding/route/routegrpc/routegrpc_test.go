@@ -118,7 +118,7 @@ func start(t *testing.T, store *memory.Store, node string, peers *routegrpc.Peer
 	return m
 }
 
-// own makes the member own a shard, and waits until all members know this.
+// own has the member own a shard, and waits until all know it.
 func (m *member) own(shard string, all ...*member) *core.Lease {
 	m.t.Helper()
 	err := m.Contend(func(ctx context.Context, _ *core.Lease) error {
@@ -183,7 +183,7 @@ func TestServeForwardAnswer(t *testing.T) {
 	if err := b.check("s", nil, "authorization", "mine"); err != nil {
 		t.Errorf("forwarded: %v", err)
 	}
-	if md := a.seen.Load().(metadata.MD); fmt.Sprint(md.Get("authorization"), md.Get("tenure-forwarded")) != "[mine] [b]" {
+	if md := a.seen.Load().(metadata.MD); fmt.Sprint(md.Get("authorization"), md.Get(routegrpc.ForwardedKey)) != "[mine] [b]" {
 		t.Errorf("the owner gets the metadata %v", md)
 	}
 	lease := b.own("t", a)
@@ -248,8 +248,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// At most 256 connections are kept. The least recently used connection is closed first, but no
-// connection that is in use.
+// At most 256 connections are kept. The least recently used is closed first, and none that is in
+// use.
 func TestPeersAreBounded(t *testing.T) {
 	dialled := map[string]int{}
 	p, err := routegrpc.NewPeers(func(a string) bool {

@@ -19,16 +19,15 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// defaultAddressKey is the key of a member's metadata that holds its address.
-const defaultAddressKey = "grpc"
+// DefaultAddressKey is the key of a member's metadata that holds its address.
+const DefaultAddressKey = "grpc"
 
-// forwardedKey is the metadata key of a call that a member has forwarded.
-const forwardedKey = "tenure-forwarded"
+// ForwardedKey is the metadata of a call that a member has forwarded.
+const ForwardedKey = "tenure-forwarded"
 
-// begunKey is the metadata key of a stream whose client waits until the stream has begun.
-// Server.Stream then sends the header before the handler runs, and the handler cannot add to the
-// header.
-const begunKey = "tenure-begun"
+// BegunKey is the metadata of a stream whose client waits until it has begun. Stream then sends the
+// header before the handler runs, and the handler cannot add to it.
+const BegunKey = "tenure-begun"
 
 // Options are the options of a Server.
 type Options struct {
@@ -36,18 +35,19 @@ type Options struct {
 	// error, the answer is InvalidArgument with the error's text, or Unavailable if the error
 	// matches sharding.ErrNoOwner. Required.
 	Shard func(ctx context.Context, method string, req any) (string, error)
-	// StreamShard returns the shard of a stream before any message is read, from the full method
-	// and the context, for example from the metadata in the context. An error has the same effect
-	// as an error of Shard. Required for Stream.
+	// StreamShard returns the shard of a stream before any message is read, from its full
+	// method and its context, such as its metadata. An error has the same effect as an error of
+	// Shard. Required for Stream.
 	StreamShard func(ctx context.Context, method string) (string, error)
-	// Unrouted reports whether this process always serves a method itself, such as a health check.
-	// The method is given by its full name. Nil, the default, routes all calls.
+	// Unrouted reports whether this process serves a full method in any case, such as a health
+	// check. Nil, the default, routes all calls.
 	Unrouted func(method string) bool
-	// Peers forwards calls for shards of other members. The method must be a Protocol Buffers
-	// method, and its generated code must be part of this program. By default, the Server answers
-	// with the owner. The caller still owns the Peers.
+	// Peers forwards a call for another member's shard, if it is of a Protocol Buffers method whose
+	// generated code is part of this program. By default, the Server answers with the owner. The
+	// Peers stay the caller's.
 	Peers *Peers
-	// AddressKey is the key of a member's metadata that holds its address. Default "grpc".
+	// AddressKey is the key of a member's metadata that holds its address. Default
+	// DefaultAddressKey.
 	AddressKey string
 }
 
@@ -58,21 +58,21 @@ type Server struct {
 	o Options
 }
 
-// NewServer returns a Server. The Router must use the same Elector. The caller still owns both. The
-// error matches core.ErrInvalid.
+// NewServer returns a Server. The Router must be on the same Elector. Both stay the caller's.
+// The error matches core.ErrInvalid.
 func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error) {
 	if e == nil || r == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router and Options.Shard", core.ErrInvalid)
 	}
 	s := &Server{e: e, r: r, o: *o}
 	if s.o.AddressKey == "" {
-		s.o.AddressKey = defaultAddressKey
+		s.o.AddressKey = DefaultAddressKey
 	}
 	return s, nil
 }
 
-// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here also ends when
-// the lease ends, with the same cause.
+// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here also ends with
+// the lease, with the same cause.
 func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(ctx, req)
@@ -91,15 +91,15 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, e.status()
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	if s.o.Peers == nil || e.Address == "" || len(md.Get(forwardedKey)) > 0 {
+	if s.o.Peers == nil || e.Address == "" || len(md.Get(ForwardedKey)) > 0 {
 		return nil, e.status()
 	}
 	return s.forward(ctx, req, info.FullMethod, md, e)
 }
 
-// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, according
-// to Options.StreamShard. It never forwards a stream, but answers with the owner. The context of a
-// stream that is served here also ends when the lease ends, with the same cause.
+// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, as
+// Options.StreamShard says. It never forwards a stream, but answers with the owner. The context
+// of a stream that is served here also ends with the lease, with the same cause.
 func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(srv, stream)
@@ -117,7 +117,7 @@ func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	}
 	ctx, done := route.NewContext(stream.Context(), lease)
 	defer done()
-	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(begunKey)) > 0 {
+	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(BegunKey)) > 0 {
 		if err := stream.SendHeader(metadata.MD{}); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ type served struct {
 
 func (s *served) Context() context.Context { return s.ctx }
 
-// named returns the answer to a call that names no shard, or nil if the call names a shard.
+// named returns the answer to a call that names no shard, or nil if it names one.
 func named(shard string, err error) error {
 	if err == nil {
 		err = core.CheckShard(shard)
@@ -153,11 +153,11 @@ func (s *Server) owner(shard string) (*core.Lease, *OwnerError) {
 		return lease, nil
 	}
 	owner, err := s.r.Owner(shard)
-	if err != nil || owner.Self { // this process owns the shard but does not serve it, because it is starting or stopping
+	if err != nil || owner.Self { // this process owns it and does not serve it: it is starting or stopping
 		return nil, &OwnerError{Shard: shard}
 	}
 	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
-	if checkAddress(e.Address) != nil {
+	if CheckAddress(e.Address) != nil {
 		e.Address = ""
 	}
 	return nil, e
@@ -180,7 +180,7 @@ func (s *Server) forward(ctx context.Context, req any, method string, md metadat
 			out[k] = v
 		}
 	}
-	out.Set(forwardedKey, s.e.View().Node)
+	out.Set(ForwardedKey, s.e.View().Node)
 	if err := conn.Invoke(metadata.NewOutgoingContext(ctx, out), method, req, reply); err != nil {
 		return nil, err
 	}

@@ -17,9 +17,8 @@ const (
 	// the listener hears nothing, up to listenMost.
 	listenPause = 500 * time.Millisecond
 	listenMost  = 30 * time.Second
-	// hintedBeats is the largest number of heartbeats a second for which all processes together
-	// send hints. Because each hint wakes every process, the processes of a large cluster poll for
-	// heartbeats instead.
+	// hintedBeats is the number of heartbeats a second at which all processes together send hints.
+	// Each hint wakes every process, so in a large cluster processes look for heartbeats instead.
 	hintedBeats = 20
 )
 
@@ -51,8 +50,8 @@ type Hints struct {
 	done    sync.WaitGroup
 }
 
-// NewHints returns Hints that use a link until life ends. A hint wakes readers. Hints notices
-// within limit if a link no longer hears anything.
+// NewHints returns hints over a link until life ends. A hint wakes readers. Hints notices
+// within limit that a link hears nothing.
 func NewHints(life context.Context, wake *Wake, link Link, limit time.Duration) *Hints {
 	return &Hints{ctx: life, wake: wake, link: link, limit: limit, due: make(chan struct{}, 1),
 		heard: make(chan struct{}, 1)}
@@ -67,10 +66,10 @@ func (h *Hints) Start() {
 // Close waits for the goroutines, which end with life.
 func (h *Hints) Close() { h.done.Wait() }
 
-// Hears reports whether a hint arrived within the limit.
+// Hears reports whether hints arrive, that is, whether one did within the limit.
 func (h *Hints) Hears() bool { return h.hears.Load() }
 
-// Tell sends a hint, soon afterwards, to the readers in other processes that wait for the change.
+// Tell soon sends a hint to the readers in other processes that wait for the change.
 func (h *Hints) Tell(readers engine.Readers) {
 	if readers == engine.Watchers && !h.beats.few(time.Now()) {
 		return
@@ -146,8 +145,8 @@ func (h *Hints) listen() (ever bool) {
 	return ever
 }
 
-// prove sends this process a hint whenever it has heard nothing for a while. It returns when its
-// own hint is not heard either, and reports whether it heard any hint.
+// prove sends this process a hint whenever it has heard nothing for a while. It returns once
+// such a hint is not heard either, and reports whether any was heard.
 func (h *Hints) prove(ctx context.Context) (ever bool) {
 	defer func() {
 		if h.hears.Swap(false) {
@@ -209,7 +208,7 @@ func (h *Hints) pause(d time.Duration) bool {
 	}
 }
 
-// beats counts the heartbeats for which any process sent a hint.
+// beats counts heartbeats that led to a hint by any process.
 type beats struct {
 	mu    sync.Mutex
 	n     int
@@ -223,7 +222,7 @@ func (b *beats) count(now time.Time) {
 	b.n++
 }
 
-// few reports whether another heartbeat may cause a hint.
+// few reports whether another heartbeat may lead to a hint.
 func (b *beats) few(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// bus is a link that returns its own messages while it is up and can hear.
+// bus is a link whose messages come back, while it is up and hears.
 type bus struct {
 	deaf, down atomic.Bool
 	sent       atomic.Int64
@@ -46,9 +46,8 @@ func (b *bus) Listen(ctx context.Context, ready func(), heard func(engine.Reader
 	}
 }
 
-// TestHears: a link that hears no other message tests itself with one message. When it goes deaf or
-// ends, this is noticed within the limit. Readers are woken at that time, and when the link hears
-// again.
+// TestHears: a link proves itself with one message when it hears no other. When it goes deaf or
+// ends, this is noticed within the limit. Readers are woken then, and when it hears again.
 func TestHears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

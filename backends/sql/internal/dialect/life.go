@@ -47,7 +47,7 @@ func (l *Life) Enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// End ends the life and waits for its calls. It reports whether this call was the first.
+// End ends the life and waits for its calls. It reports whether it was the first to do so.
 func (l *Life) End() bool {
 	l.mu.Lock()
 	first := !l.closed
@@ -58,8 +58,8 @@ func (l *Life) End() bool {
 	return first
 }
 
-// Cause adds to a call's error the reason why its context ended, because client libraries may omit
-// the reason. A call that was pending when the store closed does not return ErrClosed.
+// Cause adds to a call's error why its context ended, because client libraries may omit that. A
+// call that was pending when the store closed does not get ErrClosed.
 func Cause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(context.Cause(ctx), errClosed) {
 		return err

@@ -15,8 +15,8 @@ import (
 // shard's owner writes in less time.
 const lockPatience = 10 * time.Millisecond
 
-// ErrUndecided is matched by a Store's error for a transaction that had no effect, because
-// log_append or logs_append did not find a row, or waited for a locked row up to its limit.
+// ErrUndecided is matched by a Store's error of a transaction without effect. In it, log_append
+// or logs_append missed a row, or waited for one up to its limit.
 var ErrUndecided = errors.New("a row is missing or locked")
 
 func onlyAppends(writes []driver.Write) bool {

@@ -11,14 +11,14 @@ import (
 	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
-// Config contains the arguments that a dialect's package passes to New. Create, NewRoster and
-// ShowsEarly are optional.
+// Config is what a dialect's package passes to New. Create, NewRoster and ShowsEarly are
+// optional.
 type Config struct {
 	Name       string // of the Opener's backend
 	Namespace  string
 	Store      Store
 	Statements *Statements
-	// Limits are the limits of the backend. CommitCalls and IdlePollPeriod may be 0.
+	// Limits, of which CommitCalls and IdlePollPeriod may be 0.
 	Limits driver.Limits
 	// Create writes a missing identity (I1).
 	Create bool
@@ -26,8 +26,8 @@ type Config struct {
 	// the previous members are gone.
 	NewRoster bool
 	// ShowsEarly reports whether the database, as configured, shows commits before they are
-	// durable. It must be safe for concurrent use and must not block. If ShowsEarly is nil, which
-	// is the default, a database does so if its dialect defines the statements of barriers.
+	// durable. It must be safe for concurrent use and must not block. If it is nil, the
+	// default, a database does so if its dialect defines the statements of barriers.
 	ShowsEarly func() bool
 	// Buckets is the number of tail counters of a new namespace: 1 for a database with one writer
 	// at a time, otherwise 16.
@@ -66,8 +66,8 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// New opens the namespace. It checks that the store honours conditions (P1), and reads the identity
-// or, with Create, writes a missing one. New owns cfg.Store, and closes it if New fails.
+// New opens the namespace. It proves that the store honours conditions (P1) and reads the identity
+// or, with Create, writes a missing one. New owns cfg.Store, and closes it if it fails.
 func New(ctx context.Context, cfg Config) (*Backend, error) {
 	if err := cfg.check(); err != nil {
 		if cfg.Store != nil {
@@ -119,7 +119,7 @@ func (b *Backend) open(ctx context.Context, cfg Config) error {
 	return b.probe(ctx)
 }
 
-// Info returns the values that are constant after opening.
+// Info returns what is constant after opening.
 func (b *Backend) Info() driver.Info { return b.info }
 
 // Close ends blocked calls and closes the store. See driver.Backend.

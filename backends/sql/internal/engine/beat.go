@@ -8,9 +8,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beatCalls is how many heartbeats of a session may be at the server. If a flush takes a quarter of
-// the TTL, a session sends this many heartbeats during the two flushes that a commit may have to
-// wait for.
+// beatCalls is how many heartbeats of a session may be at the server. If a flush takes a
+// quarter of the TTL, this many are sent during the two flushes that a commit may have to wait
+// for.
 const beatCalls = 6
 
 // beats counts the pending heartbeats of a session. It is safe for concurrent use.
@@ -43,14 +43,14 @@ func (b *beats) leave() {
 // Beat changes the version of the session's record, or sees another call change it after this one
 // began. See driver.Session.
 //
-// On a slow disk, calls overlap, and each would wait for a flush. If the database keeps the row
-// locked until the commit is on disk, each would also wait for the flushes of earlier calls.
-// Therefore, a call that finds the row locked reads the visible version, without a lock or a flush.
-// The call succeeds once the store has acknowledged a greater version to any call of this process,
-// because that version was not visible when this call began. The same is true for a version that
-// was chosen after the call began. No call waits for a connection that hangs, because each call
-// uses a separate one. The next call that finds the row free writes it, and so answers all waiting
-// calls. If no other call is at the server, another process has the lock, and Beat waits for it.
+// On a slow disk, calls overlap. Each would wait for a flush. If the database keeps the lock on
+// the row until the commit is on disk, each would also wait for the flushes of earlier calls.
+// So a call that finds the row locked reads the visible version, without lock or flush. It
+// succeeds once any call of this process has had a greater version acknowledged, because that
+// version was not visible when this call began. The same holds for a version that was chosen
+// after the call began. No call waits for a connection that hangs, because each call uses a
+// separate one. The next call that finds the row free writes it, and so answers all. If no
+// other call is at the server, another process has the lock, and Beat waits for it.
 func (s *session) Beat(ctx context.Context) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
@@ -114,9 +114,8 @@ func (s *session) beat(ctx context.Context, how Statement) (bool, int64, error) 
 		if !written {
 			return nil
 		}
-		// If a version that was seen were undone later, it could hide a new heartbeat with the same
-		// version, and the session would be evicted. Therefore, each new version is above every
-		// version tried before.
+		// A version that was seen, and taken back later, could hide a new heartbeat of the same
+		// version, and the session would be evicted. So versions continue above each one tried.
 		version = max(version, s.tried.Load()) + 1
 		raise(&s.tried, version)
 		return roster.write(ctx, beatWrite, s.b.name, string(s.id), version)

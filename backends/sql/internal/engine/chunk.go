@@ -8,9 +8,9 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// chunk is one row with all entries that one commit appended to a shard's log. However many entries
-// there are, the store writes one row and its keys. A chunk that is trimmed in part stays until all
-// of it is trimmed.
+// chunk is one row with all entries that one commit appended to a shard's log. However many they
+// are, the store writes one row and its keys. A chunk that is trimmed in part stays until all of it
+// is trimmed.
 type chunk struct {
 	shard       driver.ShardID
 	first, last driver.Seq

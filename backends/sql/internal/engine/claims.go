@@ -103,10 +103,10 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	})
 }
 
-// batch holds the parts in which Acquire and Transfer differ. shard returns the shard of an item,
-// and fresh reports whether the item requires that the shard has no record. asks returns the
-// session with the roster record that decides, and keep reports whether that record is kept. A
-// session that is gone never comes back.
+// batch holds the parts in which Acquire and Transfer differ. shard returns the shard of an
+// item, and fresh reports whether the item requires that the shard has no record. asks returns
+// the session whose record in the roster decides, and keep reports whether that record is kept.
+// A session that is gone never comes back.
 type batch struct {
 	keep   bool
 	shard  func(i int) driver.ShardID
@@ -121,7 +121,7 @@ func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) b
 	}, func(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} })
 }
 
-// grantKind holds the common values of the rows of one granting statement.
+// grantKind holds what the rows of one granting statement have in common.
 type grantKind struct {
 	to   driver.SessionID
 	how  Statement
@@ -158,7 +158,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			return err
 		}
 		check := b.askData(ctx, data, namespaceLock, seen)
-		// This read takes no further round trip. No owner changes while that row is locked.
+		// This takes the same round trip. Every owner is fixed while that row is locked.
 		if err := b.lockFree(ctx, data, slices.Clone(fresh), records); err != nil {
 			return err
 		}
@@ -184,9 +184,8 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 	return b.adopting(ctx, err)
 }
 
-// decideAll decides on each item of a batch. It uses the record that was read under a lock, or else
-// the record that was read late. It returns the shards to write, and the state that the results
-// show.
+// decideAll decides on each item of a batch, from its record read under a lock, or otherwise from
+// the record read late. It returns the shards to write, and what the results show.
 func (s *session) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
 	alive map[driver.SessionID]bool, labels map[driver.SessionID]string, results []driver.AcquireResult) (map[grantKind][]string, sight) {
 	b, now := s.b, time.Now()
@@ -262,7 +261,7 @@ func (d decision) result(shard driver.ShardID, r record, token driver.Token) dri
 }
 
 // readRoster verifies that the session lives. It returns which of the sessions that the items
-// depend on are alive, and the labels of these sessions and of this one.
+// depend on live, and the labels of these sessions and of this one.
 func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string,
 	records map[driver.ShardID]record) (alive map[driver.SessionID]bool, labels map[driver.SessionID]string, err error) {
 	roster, err := open()

@@ -269,10 +269,10 @@ func (b *Backend) readConditions(ctx context.Context, data *Tx, writes []driver.
 	return c, err
 }
 
-// oldest returns the number of the first entry that the log contains or will contain.
+// oldest returns the number of the first entry that the log has or will have.
 func oldest(head driver.Head) driver.Seq { return max(head.Oldest, 1) }
 
-// trimmed returns the last log entry that a write removes, or 0 if it removes none.
+// trimmed returns the last entry of the log that a write removes, 0 for none.
 func trimmed(w *driver.Write, head driver.Head) (through driver.Seq) {
 	for i := range w.Ops {
 		if op := &w.Ops[i]; op.Kind == driver.OpTrim && op.Through <= head.Seq {
@@ -335,7 +335,7 @@ type logChange struct {
 // appends returns the number of entries appended.
 func (l *logChange) appends() int { return len(l.cuts) - 1 }
 
-// add adds the changes of a write that moves the head from before to after.
+// add adds the changes of a write, whose head was before and becomes after.
 func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64) {
 	shard := string(w.Fence.Shard)
 	c.heads = append(c.heads, []any{shard, int64(after.Number), int64(after.Seq), int64(after.Oldest), int64(after.Nonce), int64(after.Token)})

@@ -28,8 +28,8 @@ const (
 	whyName  = "its name is not valid, or too long"
 )
 
-// checkOwner returns the reason why a row cannot have the given owner, or "". No token above floor
-// was ever granted. Data read from a store is untrusted, and names appear in views and logs.
+// checkOwner returns why a row cannot have that owner, or "". No token above floor was granted.
+// Data read from a store is untrusted, and names appear in views and logs.
 func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) {
 	switch {
 	case o.Token <= 0 || o.Session != "" && driver.CheckSession(o.Session) != nil:
@@ -40,7 +40,7 @@ func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) 
 	return ""
 }
 
-// note adds damaged rows to a view's list of damaged rows, up to its limit.
+// note adds damaged rows to those of a view, up to its limit.
 func note(view []*driver.DamagedError, damaged ...*driver.DamagedError) []*driver.DamagedError {
 	return append(view, damaged[:min(len(damaged), listing.MaxDamaged-len(view))]...)
 }

@@ -11,20 +11,19 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A database may flush its log after it has made a commit visible, as InnoDB does. If it crashes in
-// between, it may lose changes that readers saw. It may lose a grant, and then grant the same token
-// a second time, or a commit that its writer found applied. Therefore, this package returns
-// anything newer than the known durable state only after a barrier. A barrier is a write that is
-// acknowledged when the log is flushed up to it, and so up to everything that was visible before
-// it. A dialect of such a database defines the statements of barriers.
+// A database may flush its log after it has made a commit visible, as InnoDB does. If it
+// crashes in between, it may take back what readers saw. It may take back a grant, whose token
+// it then grants again, or a commit that its writer found applied. So anything newer than what
+// this process knows to be durable is returned only after a barrier. A barrier is a write. It
+// is acknowledged when the log is flushed up to it, and so up to everything that was visible
+// before. A dialect of such a database defines the statements of barriers.
 //
 // PostgreSQL and SQLite flush first, PostgreSQL with synchronous_commit as its package requires.
 // PostgreSQL needs barriers only if commits wait for a standby. If the writer of a commit gives up
-// waiting, the commit is visible, but a promotion of the standby loses it.
+// waiting, the commit is visible, and a promotion of the standby takes it back.
 //
-// A transaction that wrote something needs no barrier. A heartbeat needs none either. A version
-// that was lost is never written again (see Beat), so the heartbeat only seems not to have been
-// sent.
+// A transaction that wrote something needs no barrier. Neither does a heartbeat. A version that
+// was taken back is never written again (see Beat), so the heartbeat only looks lost.
 
 const (
 	// barrierSlots is the number of rows that the barriers of all processes write. The lock on a
@@ -33,8 +32,8 @@ const (
 	// maxDurable is the number of shards whose heads a process keeps. Heads that it drops cost
 	// barriers, not safety.
 	maxDurable = 1 << 20
-	// barrierCalls is the largest number of concurrent barriers in one process. One barrier covers
-	// all reads that came before it began. More than one may run, because a connection may hang.
+	// barrierCalls is the largest number of concurrent barriers in one process. One covers all
+	// reads that came before it began. There is more than one, because a connection may hang.
 	barrierCalls = 3
 )
 
@@ -43,7 +42,7 @@ var ErrReadOnly = errors.New("the server is read-only")
 
 func barrierSlot() string { return fmt.Sprintf("barrier-%02d", rand.IntN(barrierSlots)) }
 
-// sight is the state of the namespace that an answer shows. The zero sight shows nothing.
+// sight is what an answer shows of the namespace. The zero sight shows nothing.
 type sight struct {
 	floor  int64 // base + revision
 	roster int64
@@ -163,7 +162,7 @@ func (b *Backend) writeBarrier(ctx context.Context) error {
 	return fmt.Errorf("tenure: a crash of the server might take back what was read: %w", b.readError(err))
 }
 
-// headAfter reads a head that is at least as new as the items that were read before it. Without
+// headAfter reads the head of the items that were read before it, or of later ones. Without
 // barriers, it reads nothing.
 func (b *Backend) headAfter(ctx context.Context, data *Tx, shard driver.ShardID) (s sight, err error) {
 	if !b.showsEarly() {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// values is a row with any columns.
+// values are a row of any columns.
 type values []any
 
 func (v values) Scan(dest ...any) error {
@@ -91,8 +91,8 @@ func FuzzMember(f *testing.F) {
 	})
 }
 
-// FuzzIdentity reads any rows of a namespace and of its roster. They pass if and only if they
-// belong to the opened store and are not older than known.
+// FuzzIdentity reads any rows of a namespace and of its roster. They pass if and only if they are
+// of the opened store, and not older.
 func FuzzIdentity(f *testing.F) {
 	f.Add("ID", int64(0), int64(7), "1/2", "1/2", int64(7))
 	f.Add("OTHER", int64(0), int64(7), "1/2", "1/2", int64(7))

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// end returns why the lease before a grant ended. No view reads the history column. The history of
-// a lock is never read. It is written only because a batch could otherwise need one more statement.
+// end returns why the lease before a grant ended. No view reads the history column. That of a
+// lock is never read. It exists because a batch could otherwise need one more statement.
 func (part batch) end(own, alive bool) driver.End {
 	switch {
 	case part.keep && own:

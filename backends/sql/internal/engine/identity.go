@@ -22,9 +22,9 @@ func (n namespace) floor() int64 { return n.base + n.revision }
 // forgot reports whether the row of a change after the revision was removed.
 func (n namespace) forgot(revision int64) bool { return revision < min(n.trimmed, n.revision) }
 
-// identify reads the identity in both groups of tables, which must agree. With Create, it writes a
-// missing identity, the roster's first. Therefore, an interrupted creation, which leaves no data
-// and an empty roster, is not mistaken for wiped data.
+// identify reads the identity in both groups of tables, which must agree. With Create, it
+// writes a missing identity, the roster's first. So an interrupted creation, which leaves no
+// data and an empty roster, is not mistaken for wiped data.
 func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	var ns namespace
 	var hasData bool
@@ -95,8 +95,8 @@ func readRosterRow(ctx context.Context, roster *Tx, how Statement, name string, 
 	return roster.row(ctx, how, []any{name}, id, revision, new(string), new(string))
 }
 
-// identifyRoster returns the roster's identity and revision. If there are data, the caller passes
-// their identity, and a missing roster needs NewRoster.
+// identifyRoster returns the roster's identity and revision. If there are data, whose identity
+// is passed in, a missing roster needs NewRoster.
 func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (string, int64, error) {
 	var id string
 	var revision int64
@@ -232,7 +232,7 @@ func (b *Backend) checkRoster(ctx context.Context, tx *Tx, how Statement, seen i
 	return b.askRoster(ctx, tx, how, seen)()
 }
 
-// askRoster queues the read of checkRoster, as askData does for checkData.
+// askRoster is to checkRoster what askData is to checkData.
 func (b *Backend) askRoster(ctx context.Context, tx *Tx, how Statement, seen int64) func() (int64, error) {
 	var id string
 	var revision int64
@@ -286,15 +286,15 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 // maxFloor leaves room for revisions above any floor.
 const maxFloor = driver.Token(1) << 62
 
-// RaiseFloor makes every token granted from now on greater than to. An operator calls it after a
-// restore from a backup. The value of to must be at least the highest token ever granted, which
-// marks outside the store may show, and at most 1<<62, which leaves room for later tokens. The
-// value of from is the current floor, as Floor reported it. If the floor has moved and is still
+// RaiseFloor makes every token granted from now on greater than to. An operator calls it after
+// a restore from a backup. The value of to must be at least the highest token ever granted,
+// which marks outside the store may show. It must be at most 1<<62, which leaves room for later
+// tokens. from is the current floor, as Floor reported it. If the floor has moved and is still
 // below to, the error matches ErrConflict and nothing changes. A floor of at least to stays
 // unchanged. RaiseFloor may be repeated.
 //
-// If members could not continue after a failover because of the server's clock, RaiseFloor lets
-// them continue.
+// If the server's clock kept members from continuing after a failover, RaiseFloor lets them
+// continue.
 func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	if err := b.begin(ctx); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// incarnations holds the recorded incarnation of the namespace, and the incarnation of the
-// answering server. Both are empty if the store has none (I2).
+// incarnations holds the recorded incarnation of the namespace, and that of the answering
+// server. Both are empty if the store has none (I2).
 type incarnations struct{ recorded, current string }
 
 // forked reports whether the server's history differs from the recorded one.
@@ -53,8 +53,8 @@ func (b *Backend) adopting(ctx context.Context, err error) error {
 	return err
 }
 
-// clockError is the error of adopting another incarnation while the server's clock is behind the
-// granted tokens. Tokens from another failover could then be above the tokens granted next.
+// clockError is the error of adopting another incarnation while the server's clock is behind
+// the granted tokens. Tokens of another failover could then be above the next ones granted.
 type clockError struct {
 	namespace string
 	now       time.Time
@@ -70,14 +70,14 @@ func (e *clockError) Error() string {
 func (e *clockError) Is(target error) bool { return target == driver.ErrStoreChanged }
 
 // adopt records the server's incarnation. In the same transaction, it raises the base of the
-// tokens, the tokens of all records, the roster's revision and the versions of heartbeats.
-// Therefore, no token of a lost grant is granted again, and no lease of the earlier history is
-// current. A process that saw changes that are now lost sees no number go back. If the recorded
-// incarnation is the server's, adopt does nothing.
+// tokens, the tokens of all records, the roster's revision and the versions of heartbeats. So
+// no token of a lost grant is granted again, and no lease of the earlier history is current. A
+// process that saw lost changes sees nothing step back. If the recorded incarnation is the
+// server's, adopt does nothing.
 //
-// The floor becomes the server's clock in microseconds since 1970. There is less than one grant per
-// microsecond. Therefore, the later of two failovers gets the greater tokens, even if its server
-// and its processes know nothing of the earlier failover.
+// The floor becomes the server's clock in microseconds since 1970. There is less than one grant
+// per microsecond. So the later of two failovers gets the greater tokens, even if its server
+// and its processes know nothing of the earlier one.
 func (b *Backend) adopt(ctx context.Context) error { return b.adoptAt(ctx, 0) }
 
 // adoptAt is adopt with a floor that an operator vouches for, or with 0.

@@ -93,8 +93,8 @@ type listed struct {
 	bad         int                    // the number of such rows
 }
 
-// read reads pages. Pages grow with the number of rows left out, so that many rows left out cost
-// few pages.
+// read reads pages. They grow with the number of rows left out, so that many of them cost few
+// pages.
 func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) {
 	for low, want, full := prefix, l.most, true; full && err == nil && len(l.items) < l.most; {
 		n, last := 0, ""
@@ -141,7 +141,7 @@ func (l *listed) add(it driver.Item, size int) error {
 // maxBad is the largest number of rows that List reads together to get past bad ones.
 const maxBad = 1000
 
-// checkItem returns an error if the item differs from what was written.
+// checkItem returns an error if the item is not as it was written.
 func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) error {
 	if size != len(it.Value) {
 		return b.damaged("items", string(shard)+" "+it.Key, shard, "its value is too many bytes")

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Rows of this package in the table of node labels.
+// Rows of this package among those of the node labels.
 const (
 	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent
 	// before a removal fails although it finds no label (M3).
@@ -80,8 +80,8 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	})
 }
 
-// noteEnd records which session ended the sessions that depart at a revision. No decision depends
-// on it. noteEnd leaves out a name that does not fit.
+// noteEnd records which session ended the sessions that depart at a revision. No decision
+// depends on it. It leaves out a name that does not fit.
 func (b *Backend) noteEnd(ctx context.Context, roster *Tx, how driver.Loss, by driver.SessionID, revision int64) error {
 	if how == driver.LossClosed {
 		return nil

@@ -23,8 +23,7 @@ const (
 // concurrent use.
 type freed struct{ n atomic.Int64 }
 
-// start begins at a random count, so that some processes sweep even if each of many releases only a
-// few locks.
+// start begins at a random count. So if many processes release few locks each, some of them sweep.
 func (f *freed) start() { f.n.Store(rand.Int64N(keepFreeLocks)) }
 
 // add reports whether it is time to sweep.
@@ -42,7 +41,7 @@ type freeLock struct {
 
 // sweepLocks removes rows of free locks that never had a commit, except the newest (R2). A lock
 // without a row is free too. If the removal fails, for example because the role may not delete, a
-// later sweep repeats it. The release that preceded the sweep still counts.
+// later sweep repeats it, and the release before it still counts.
 func (b *Backend) sweepLocks(ctx context.Context) {
 	seen := b.floor.Load()
 	var free []freeLock
@@ -62,7 +61,7 @@ func (b *Backend) sweepLocks(ctx context.Context) {
 	}
 	_ = b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		// No owner changes while this row is locked. A row that another transaction has locked
-		// stays, so that neither transaction waits for the other.
+		// stays, so that neither waits for the other.
 		ns, err := b.checkData(ctx, data, namespaceLock, seen)
 		if err != nil {
 			return err
@@ -96,9 +95,9 @@ func removable(free []freeLock, locked map[driver.ShardID]record) (names []strin
 	return names, revision
 }
 
-// lockFree queues a statement that locks the rows of the locks whose claims expect them to be free.
-// Therefore, a free lock is granted whatever its token (R2). For other shards, it is unknown
-// whether the owner is alive. The namespace's row is already locked, so this waits for no other
+// lockFree queues a statement that locks the rows of the locks whose claims expect them to be
+// free. So a free lock is granted whatever its token (R2). For other shards, it is unknown
+// whether their owner lives. The namespace's row is already locked, so this waits for no other
 // transaction.
 func (b *Backend) lockFree(ctx context.Context, data *Tx, fresh []string, locked map[driver.ShardID]record) error {
 	locks := slices.DeleteFunc(fresh, func(name string) bool { return !driver.IsLock(driver.ShardID(name)) })

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// pageBytes limits the payloads of one page. The entry that exceeds the limit is the last of
-	// the page.
+	// pageBytes limits the payloads of one page. The entry that exceeds it is the page's last.
 	pageBytes = 4 << 20
 	// maxPage is the largest number of entries in one page.
 	maxPage = 1 << 20
@@ -130,8 +129,8 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 // tails holds the namespace's tail counters, by bucket.
 type tails struct{ position, trimmed []int64 }
 
-// behind reports whether a reader at the cursor would miss entries, or has read further than a
-// store that went back.
+// behind reports whether a reader at the cursor would miss entries, or is ahead of a store that
+// went back.
 func (t tails) behind(cursor []int64) bool {
 	for i, at := range cursor {
 		if at < t.trimmed[i] || at > t.position[i] {
@@ -276,7 +275,7 @@ func (b *Backend) tailBucket(ctx context.Context, data *Tx, bucket int, from, en
 	return at, err
 }
 
-// lastOf returns the heads of shards, as far as the entries show them.
+// lastOf returns what entries show of their shards' heads.
 func (b *Backend) lastOf(entries []driver.Entry) (s sight) {
 	if !b.showsEarly() {
 		return s

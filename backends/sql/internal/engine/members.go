@@ -175,8 +175,8 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
 }
 
-// checkUnused refuses a session id that was used before (M3). The earlier user may be a live
-// member, the label's last session, or a session that departed recently.
+// checkUnused refuses a session id that was used before (M3): by a live member, by the label's last
+// session, or by one that departed recently.
 func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver.SessionID) error {
 	alive, _, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
 	if err != nil {
@@ -340,10 +340,10 @@ func (s *session) Close(ctx context.Context) error {
 	return err
 }
 
-// scanMember reads a member's row. It returns the reason why the row is damaged, or "". Data read
-// from a store is untrusted. With a TTL of 1 ns, for example, every member would beat without a
-// pause. So a row with which no session could have joined is not a member. Metadata that is too
-// large or does not decode is left out, because it only informs.
+// scanMember reads a member's row. It returns why the row is damaged, or "". Data read from a
+// store is untrusted. With a TTL of 1 ns, for example, every member would beat without a pause.
+// So a row with which no session could have joined is not a member. Metadata that is too large
+// or does not decode is left out, because it only informs.
 func scanMember(r Row) (m driver.Member, why string, err error) {
 	var ttl int64
 	var meta []byte

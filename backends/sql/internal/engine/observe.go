@@ -54,7 +54,7 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 	return view, nil
 }
 
-// look returns the changes since the position, or nil, and the versions of the requested sessions.
+// look returns the changes since the position, or nil, and the versions of the sessions asked for.
 func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat) (*driver.View,
 	map[driver.SessionID]driver.Version, error) {
 	floor, rosterAt := b.floor.Load(), b.rosterAt.Load()
@@ -113,8 +113,8 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	return view, versions, nil
 }
 
-// lookAtOnce reads the revisions of the namespace and its roster, and the versions of the requested
-// sessions, with one statement. found is false if one of the rows is missing.
+// lookAtOnce reads the revisions of the namespace and its roster, and the versions of the
+// sessions asked for, with one statement. found is false if one of the rows is missing.
 func (b *Backend) lookAtOnce(ctx context.Context, tx *Tx, floor, rosterAt int64, asked []driver.Beat) (
 	ns namespace, roster int64, versions map[driver.SessionID]driver.Version, found bool, err error) {
 	var id string

@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// hintPause is the least time between two looks of one poll. Without this pause, a busy
-	// writer's hints would keep its readers busy too.
+	// hintPause is the least time between two looks of one poll. Without it, a busy writer's
+	// hints would keep its readers busy too.
 	hintPause = 500 * time.Microsecond
-	// quietParts is the divisor by which the time since the last change becomes the time between
-	// two looks. A reader of a store that was quiet for 2 s looks after 100 ms.
+	// quietParts divides the time since the last change to give the time between two looks. A
+	// reader of a store that was quiet for 2 s looks after 100 ms.
 	quietParts = 20
-	// lateParts is the divisor by which the TTL becomes the longest delay with which a heartbeat is
-	// seen.
+	// lateParts divides the TTL to give the delay with which a heartbeat may be seen.
 	lateParts = 20
 	// usualTTL is assumed while no member's TTL is known.
 	usualTTL = 10 * time.Second
 	// lookPatience is how long a look may take before it is repeated on another connection,
 	// because a silently lost connection never answers. Each failed look doubles it.
 	lookPatience = 4 * time.Second
-	// distrust is how long readers do not rely on hints after a change that came without a hint. A
-	// process with NoNotify sends no hints.
+	// distrust is how long readers do not rely on hints after a change that came without one. A
+	// process with NoNotify sends none.
 	distrust = time.Minute
 )
 
@@ -84,7 +83,7 @@ func (a *attention) doubt() {
 }
 
 // next returns the time between two looks. hears reports whether hints arrive, ttl is the shortest
-// TTL of the members, and late reports whether a member's heartbeat is late.
+// of the members, and late reports whether a member's heartbeat is late.
 func (a *attention) next(hears bool, ttl time.Duration, late bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,7 +134,7 @@ func (p *peers) learn(v *driver.View) {
 	}
 }
 
-// saw takes the versions of the requested sessions.
+// saw takes the versions of the sessions asked for.
 func (p *peers) saw(asked []driver.Beat, versions map[driver.SessionID]driver.Version) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +148,8 @@ func (p *peers) saw(asked []driver.Beat, versions map[driver.SessionID]driver.Ve
 	}
 }
 
-// beats records a heartbeat of a session of this Backend, for which no hint arrives here. Other
-// processes usually ask for these heartbeats, but readers in this process rarely do so.
+// beats records a heartbeat of a session of this Backend, for which no hint arrives here.
+// Usually other processes ask for these heartbeats. Readers in this process rarely do.
 func (p *peers) beats(id driver.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +159,7 @@ func (p *peers) beats(id driver.SessionID) {
 	}
 }
 
-// here returns a channel that is closed at a requested heartbeat of this Backend.
+// here returns a channel that is closed at a heartbeat of this Backend that was asked for.
 func (p *peers) here() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,9 +169,9 @@ func (p *peers) here() <-chan struct{} {
 	return p.beat
 }
 
-// expected returns the shortest TTL of the members, and whether a requested session has been silent
-// for half its TTL. After four TTLs, a silent session no longer counts, because the others have
-// dropped it.
+// expected returns the shortest TTL of the members, and whether a session asked for has been
+// silent for half its TTL. After four TTLs, it no longer counts, because the others have left
+// it.
 func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,8 +194,8 @@ func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	return ttl, false
 }
 
-// lastView is the state at the end of the last Observe. A call that continues from this state waits
-// without looking first. It is safe for concurrent use.
+// lastView is the state at the end of the last Observe, so that a call that continues from
+// there waits immediately. It is safe for concurrent use.
 type lastView struct {
 	mu     sync.Mutex
 	cursor driver.Cursor
@@ -210,8 +209,8 @@ func (l *lastView) set(cursor driver.Cursor, beats map[driver.SessionID]driver.V
 	l.cursor, l.beats, l.from = cursor, maps.Clone(beats), from
 }
 
-// goOn returns the state to continue from, unless the query asks for something that the last look
-// would have reported.
+// goOn returns the state to continue from, if the query asks for nothing that the last look would
+// have reported.
 func (l *lastView) goOn(q driver.ObserveQuery) waiting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,9 +255,9 @@ type reader struct {
 	look func(ctx context.Context) (news, error)
 }
 
-// poll looks until there is news. It looks after each hint, and otherwise at the pace of its kind
-// (O2). Because any user may send hints, each useless hint doubles the pause before the next hint
-// counts, until no useless hint has come for a poll period.
+// poll looks until there is news. It looks after each hint, and otherwise at the pace of its
+// kind (O2). Any user may send hints. So each useless hint doubles the pause before the next
+// one counts, until none has come for a poll period.
 func (r *reader) poll(ctx context.Context) error {
 	hinted := true // changes before the first look are no evidence
 	patience := lookPatience

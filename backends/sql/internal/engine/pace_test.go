@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// watcher is a reader in a bubble. It looks for a value that the test sets.
+// watcher is a reader that looks for what a test sets, in a bubble.
 type watcher struct {
 	*reader
 	store *hinted
@@ -37,8 +37,8 @@ func newWatcher(hears bool) *watcher {
 	return w
 }
 
-// begin polls until it finds the change that happen makes. It returns a function that reports how
-// late the change was found, and after how many looks.
+// begin polls until the change that happen makes. It returns a function that returns how late the
+// change was found, and after how many looks.
 func (w *watcher) begin(t *testing.T) (found func() (looks int)) {
 	w.found.Store(int64(nothing))
 	w.looks.Store(0)
@@ -92,7 +92,7 @@ func TestLookInVain(t *testing.T) {
 }
 
 // TestPollsSeldom: a reader that gets hints looks every two fifths of a TTL, and finds a change
-// without a hint. After this, it does not rely on hints for a while.
+// without a hint. From then on it does not rely on hints for a while.
 func TestPollsSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,8 +192,8 @@ func TestPollsByExpectation(t *testing.T) {
 	})
 }
 
-// TestGoesOn: a call that asks for the same as the previous call waits immediately, and a change
-// between the two wakes it. A call that asks for more looks first.
+// TestGoesOn: a call that asks for what the last one reported waits immediately, and a change in
+// between wakes it. A call that asks for more looks first.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	changed := make(chan struct{})

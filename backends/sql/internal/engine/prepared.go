@@ -59,8 +59,8 @@ func (p *Prepared) Close() error {
 // not nil, it runs them in that transaction of the pool.
 func NewTx(p *Prepared, in *sql.Tx) *Tx { return RunOn(preparedRunner{p, in}, p.stmts) }
 
-// preparedRunner is a Runner on database/sql, which cannot send several statements together.
-// Therefore, it runs each statement when the statement is queued.
+// preparedRunner is a Runner on database/sql, which cannot send several statements together. So it
+// runs each when it is queued.
 type preparedRunner struct {
 	p  *Prepared
 	in *sql.Tx

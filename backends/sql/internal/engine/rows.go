@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A transaction that is suspended between two statements keeps its locks, but must delay only its
-// own shards and session. Therefore, claims and evictions skip locked rows. They try again for as
-// long as an ordinary transaction takes, and then answer ErrRetry for rows that are still locked.
+// A transaction that is suspended between two statements keeps its locks. It must delay only its
+// own shards and session. So claims and evictions skip locked rows. They repeat this for as long as
+// an ordinary transaction takes, and then answer ErrRetry for rows that are still locked.
 const (
 	lockTries = 40
 	lockPause = 2 * time.Millisecond
@@ -45,8 +45,8 @@ func untilLocked(ctx context.Context, lock func() (left int, err error)) error {
 	}
 }
 
-// readShards reads the shards' rows, and locks them if the statement locks rows. It locks in order,
-// so that no two transactions wait for each other.
+// readShards reads the shards' rows, and locks them as the statement does. It locks in order, so
+// that no two transactions wait for each other.
 func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names []string) (map[driver.ShardID]record, error) {
 	records := make(map[driver.ShardID]record, len(names))
 	err := b.askShards(ctx, data, how, names, records)
@@ -74,8 +74,8 @@ func (b *Backend) askShards(ctx context.Context, data *Tx, how Statement, names 
 	})
 }
 
-// judge sets the reason why the row cannot be used. No token above floor was ever granted. An
-// invalid owner is cleared.
+// judge sets why the row cannot be used. No token above floor was granted. An invalid owner is
+// cleared.
 func (r *record) judge(floor int64) {
 	if why := checkOwner(r.owner, r.granted, floor); why != "" {
 		r.owner, r.why = driver.Owner{}, cmp.Or(r.why, why)

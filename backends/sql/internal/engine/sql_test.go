@@ -46,8 +46,8 @@ func TestCompile(t *testing.T) {
 	if got := s.compiled[itemsPut]; got.rows != 1 || s.bind(itemsPut, []any{"ns", "s", "k", 1, "bytes"})[0] != "bytes" {
 		t.Errorf("a statement of columns is %+v", got)
 	}
-	// with returns the file with another text of a statement, or without the statement if the text
-	// is empty.
+	// with returns the file with another text of a statement, or without the statement if text is
+	// empty.
 	with := func(name, text string) string {
 		head := "-- name: " + name + "\n"
 		before, after, _ := strings.Cut(file.String(), head)
@@ -100,7 +100,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// queued is a Runner that records the queued statements.
+// queued is a Runner that notes what is queued.
 type queued struct {
 	answer
 	statements []Statement

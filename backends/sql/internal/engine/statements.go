@@ -136,8 +136,8 @@ var catalogue = [statementCount]struct {
 	// Raises each by the number of entries that logs_insert will add. Notes the last position that
 	// logs_trim will remove, if it is greater than the noted one.
 	tailsMove: {"tails_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// Optional, like head_write and log_insert: the same for a batch of one row, for databases that
-	// read rows from JSON slowly.
+	// Optional, as are head_write and log_insert: the same for a batch of one row, for databases
+	// that read rows from JSON slowly.
 	tailMove: {"tail_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
 	// The five that read shards return the same columns. The first four lock the rows in the order
 	// of their names. The first is for a change of the owner and skips rows that another
@@ -168,8 +168,7 @@ var catalogue = [statementCount]struct {
 	headRead:     {"head_read", []string{"namespace", "shard"}, nil},
 	headsAll:     {"heads_all", []string{"namespace"}, nil},
 	// The rows exist and are locked. Optional: the same for few rows, and for one. The statement
-	// for few rows may omit the number, which is the next number, and the token, which is the row's
-	// token.
+	// for few may omit the number, which is the next one, and the token, which is the row's.
 	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headsFew:   {"heads_few", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headWrite:  {"head_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
@@ -242,7 +241,7 @@ var catalogue = [statementCount]struct {
 	memberNode:  {"member_node", []string{"namespace", "session"}, nil},
 	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta",
 		"draining", "updates", "supersede", "revision"}, nil},
-	// Both prevent the removal of the rows that they return until the transaction ends.
+	// Both keep what they return from being removed until the transaction ends.
 	memberHold:    {"member_hold", []string{"namespace", "session"}, nil},
 	membersHold:   {"members_hold", []string{"namespace", "sessions"}, nil},
 	membersChange: {"members_change", []string{"namespace", "sessions"}, nil},
@@ -277,7 +276,7 @@ var catalogue = [statementCount]struct {
 	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}, nil},
 }
 
-// Statements contains a dialect's statements, ready to be prepared. It is immutable except for
+// Statements holds a dialect's statements, ready to be prepared. It is immutable except for
 // Certify, and safe for concurrent use.
 type Statements struct {
 	compiled  [statementCount]compiled
@@ -307,7 +306,7 @@ var (
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
 )
 
-// tooWide stands for text that is too wide. It is neither a name nor JSON.
+// tooWide stands for text that is too wide. It is no name and no JSON.
 const tooWide = "!"
 
 // bound expands bounded(column), in which bytes that are too wide become NULL.
@@ -488,9 +487,9 @@ func (s Statement) compile(text, prefix string, placeholder func(int) string) (c
 	return c, errors.Join(wrong...)
 }
 
-// Certify is for a server that certifies writes, where a lock on one node has no effect on another.
-// On such a server, a decision must also change the rows that its rivals change. Certify replaces
-// old with text in all statements. It must be called before the statements are first used.
+// Certify is for a server that certifies writes, where a lock on one node has no effect on
+// another. Decisions then also change the rows that rivals change. Certify replaces old with
+// text in all statements. It must be called before their first use.
 func (s *Statements) Certify(old, text string) {
 	s.certified = true
 	for i := range s.compiled {

@@ -19,8 +19,8 @@ type Store interface {
 	// WriteData (E4).
 	WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// WriteBeat is like WriteRoster, for a heartbeat. A crash that also ends all members may undo
-	// its writes.
+	// WriteBeat is WriteRoster for a heartbeat. A crash that also ends all members may undo its
+	// writes.
 	WriteBeat(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
 	// WriteOwners runs fn in a write transaction on the data tables. Between the call of roster and
@@ -33,30 +33,30 @@ type Store interface {
 	// ReadRoster runs fn on one snapshot of the roster's tables.
 	ReadRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// Read runs fn, which makes single reads outside any transaction. Each read sees the commits
-	// before it. Get, List and polling use Read, and so does a barrier's write, which is a
-	// transaction by itself.
+	// Read runs fn, which makes single reads outside any transaction. Each sees what was
+	// committed before it. Get, List and the looks of a poll use it. So does a barrier's write,
+	// which is a transaction by itself.
 	Read(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
-	// Ping is like Read, for a single small read. It does not wait for other calls (E4).
+	// Ping is Read for a single small read. It does not wait for other calls (E4).
 	Ping(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
-	// Check returns an error if the store is no longer the one that was opened, as far as Check can
-	// tell without a query (I1).
+	// Check returns an error if the store is not the one that was opened, as far as it can find out
+	// without a query (I1).
 	Check() error
 
 	// Classify wraps a database error, as Store describes. The error comes from a transaction
 	// that another library owns and rolls back.
 	Classify(err error) error
 
-	// Changed returns a channel that is closed when a hint reports a change for the given readers.
-	// Watchers get hints only of changes by other processes. Hints are optional, because readers
-	// poll as well.
+	// Changed returns a channel that is closed at a hint that something changed for the given
+	// readers. For Watchers, the change is in another process. Hints are optional, because
+	// readers poll as well.
 	Changed(of Readers) <-chan struct{}
 
-	// Hears reports whether hints of other processes' changes arrive. A store notices within
-	// Limits.IdlePollPeriod that hints no longer arrive. Hears then reports false, and the store
-	// sends a hint to all readers.
+	// Hears reports whether hints arrive for the changes of other processes. A store that no longer
+	// hears finds out within Limits.IdlePollPeriod. It then reports false and sends a hint to all
+	// readers.
 	Hears() bool
 
 	// Close ends all blocked calls with ErrClosed, and leaves no goroutine or connection behind
@@ -64,8 +64,8 @@ type Store interface {
 	Close() error
 }
 
-// Readers is a set of kinds of blocked calls. The entries of commits, of which there may be
-// thousands a second, wake no Observe (O3).
+// Readers are kinds of blocked calls. The entries of commits, thousands a second, wake no Observe
+// (O3).
 type Readers uint8
 
 // The kinds, which can be combined.

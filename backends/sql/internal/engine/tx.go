@@ -20,9 +20,8 @@ type Runner interface {
 	// Query calls each for every row. If each returns ErrEnough, Query ends early.
 	Query(ctx context.Context, s Statement, args []any, each func(Row) error) error
 
-	// Queue is like Query, or like Exec if each is nil, for a statement with a result that can
-	// wait. The statement runs, in order, with the next one that is not queued, with Flush, or with
-	// the commit.
+	// Queue is Query, or Exec if each is nil, for a statement whose result can wait. The statement
+	// runs, in order, with the next one that is not queued, with Flush, or with the commit.
 	Queue(ctx context.Context, s Statement, args []any, each func(Row) error) error
 
 	// Flush runs the queued statements.
@@ -32,7 +31,7 @@ type Runner interface {
 // ErrEnough ends Runner.Query early, without an error.
 var ErrEnough = errors.New("enough rows")
 
-// Tx runs statements with their parameters. Within a transaction, it is not safe for concurrent
+// Tx runs statements by their parameters. Within a transaction, it is not safe for concurrent
 // use.
 type Tx struct {
 	on    Runner

@@ -1,5 +1,5 @@
-// Package enginetest is for tests. It puts the faulty network of internal/proof/sqlfault in front
-// of an engine.Store.
+// Package enginetest puts the faulty network of internal/proof/sqlfault before an engine.Store. It
+// is for tests.
 package enginetest
 
 import (
@@ -9,8 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// Store is an engine.Store behind a faulty network. It counts its calls, and is safe for concurrent
-// use.
+// Store is a store behind a wire. It counts its calls, and is safe for concurrent use.
 type Store struct {
 	engine.Store
 	Calls *sqlfault.Calls

@@ -9,16 +9,15 @@ import (
 )
 
 // record is a shard's record in the models: its owner, the former owner (rule A3), and the highest
-// token granted. After a grant of unknown outcome, the token is unknown. In this case, open is set,
-// and the token is above the floor.
+// token granted. After a grant of unknown outcome the token is unknown: then open is set, and the
+// token is above the floor.
 type record struct {
 	owner, from driver.Owner
 	open        bool
 	floor       driver.Token
 }
 
-// holds reports whether the record can be equal to o. If so, it returns the record with a known
-// token.
+// holds reports whether the record can be o. If so, it returns the record with the token known.
 func (r record) holds(o driver.Owner) (record, bool) {
 	if !r.open {
 		return r, r.owner == o
@@ -36,7 +35,7 @@ func (r record) current(f driver.Fence) (record, bool) {
 }
 
 // grant makes session the owner. Token 0 means an unknown token. It returns false if the token is
-// not greater than all earlier tokens (rule A2).
+// not greater than all before it (rule A2).
 func (r record) grant(session driver.SessionID, token driver.Token) (record, bool) {
 	floor := r.floor
 	if r.open {
@@ -50,9 +49,8 @@ func (r record) grant(session driver.SessionID, token driver.Token) (record, boo
 	return next, token > floor
 }
 
-// take is the step of an acquire or a transfer. It gives the record another owner, with the reply's
-// token, or 0 without a reply. The result repeated is true if the operation found its own earlier
-// success.
+// take is an acquire or a transfer: it gives the record another owner, with the reply's token, or 0
+// without a reply. repeated is true if it found its own earlier success.
 func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 	receiver, from := op.Session, op.Seen
 	if op.Kind == history.Transfer {
@@ -74,11 +72,11 @@ func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 	return next, false, ok
 }
 
-// step is the step function of the fenced lease. It returns an operation's effect on the record,
-// and reports whether the operation's outcome was possible.
+// step is the fenced lease. It returns an operation's effect on the record, and whether its outcome
+// was possible.
 //
-// An operation of unknown outcome takes effect if it can. This also covers an operation that never
-// took effect, because an operation that did not return may come last.
+// An operation of unknown outcome takes effect if it can. That also covers the case that it never
+// did, because it did not return and so may come last.
 func (r record) step(op *history.Operation) (record, bool) {
 	switch {
 	case open(op):
@@ -116,9 +114,8 @@ func (r record) succeed(op *history.Operation) (record, bool) {
 	}
 }
 
-// refuse judges the reasons that depend on the record. The reason fenced is possible only if the
-// fence is dead, conflict only if the fence is not dead (rule F2), and held only if the record does
-// not match.
+// refuse judges the reasons that depend on the record. fenced is possible only if the fence is
+// dead, conflict only if it is not (rule F2), and held only if the record does not match.
 func (r record) refuse(op *history.Operation) (record, bool) {
 	switch op.Reason {
 	case history.ReasonHeld:
@@ -138,7 +135,7 @@ func (r record) refuse(op *history.Operation) (record, bool) {
 	return r, true
 }
 
-// release frees only the named lease. The token stays (rule R1).
+// release frees exactly the named lease. The token stays (rule R1).
 func (r record) release(f driver.Fence) record {
 	if n, ok := r.current(f); ok {
 		n.owner.Session = ""

@@ -1,10 +1,10 @@
-// Package linearizable judges histories of package history with porcupine. It looks for an order of
-// a shard's operations that explains the outcomes that the clients saw. The package has two models,
-// the fenced lease and the fenced log, and judges each shard separately. An operation of unknown
-// outcome may have taken effect at any instant after its call, or never.
+// Package linearizable judges histories of package history by porcupine: whether some order of a
+// shard's operations gives the outcomes that the clients saw. It has two models, the fenced lease
+// and the fenced log, and judges each shard alone. An operation of unknown outcome may have taken
+// effect at any instant after its call, or never.
 //
 // The validators of package history name the broken rule, while a model only shows that some rule
-// is broken. A program that uses only the validators does not link porcupine.
+// is broken. A program that only validates does not import this package, and so not porcupine.
 package linearizable
 
 import (
@@ -27,7 +27,7 @@ const (
 	Log   = "log-linearizable"
 )
 
-// RuleUndecided is the Rule of the finding that porcupine could not judge a shard in time.
+// RuleUndecided is the Rule of a finding that porcupine could not decide in time.
 const RuleUndecided = "undecided"
 
 // defaultTimeout limits porcupine if the caller does not.
@@ -41,9 +41,9 @@ type model struct {
 	uses func(*history.Operation) bool
 }
 
-// models returns the fenced lease and the fenced log. The log's model is stricter, because it also
-// has the record. The lease's model shows whether the leases alone were broken, and takes less
-// time.
+// models returns the fenced lease and the fenced log. The log's model is stricter, because it has
+// the record too. The lease's model shows whether the leases alone were broken, and is decided
+// sooner.
 func models() []model {
 	return []model{
 		{
@@ -77,7 +77,7 @@ func spec[S comparable](step func(S, *history.Operation) (S, bool)) porcupine.Mo
 // open reports whether the outcome is unknown.
 func open(o *history.Operation) bool { return o.Outcome != history.OK && o.Outcome != history.Refused }
 
-// bears reports whether the operation changed its shard, or shows the shard's state.
+// bears reports whether the operation changed its shard, or shows its state.
 func bears(o *history.Operation) bool {
 	switch o.Kind {
 	case history.Acquire, history.Transfer, history.Release, history.Commit:
@@ -96,10 +96,10 @@ func bears(o *history.Operation) bool {
 	}
 }
 
-// Check judges each shard of a history by the models. It returns one finding for each shard with
-// operations that no order explains, and one with RuleUndecided for each shard that was not decided
-// in time. The timeout applies to all models and shards together. 0 means 30 s. Check runs
-// porcupine on all processors.
+// Check judges each shard of a history by the models. It returns one finding for each shard whose
+// operations no order explains, and one with RuleUndecided for each shard that was not decided in
+// time. The timeout is for all models and shards together; 0 is 30 s. It runs porcupine on all
+// processors.
 func Check(h *history.History, timeout time.Duration) []history.Finding {
 	if timeout <= 0 {
 		timeout = defaultTimeout
@@ -145,8 +145,8 @@ func byShard(h *history.History) map[driver.ShardID][]*history.Operation {
 	return of
 }
 
-// operations returns a shard's operations in porcupine's form: sorted by call, and without an end
-// if the outcome is unknown. The operations of one client do not overlap.
+// operations returns a shard's operations in porcupine's form: sorted by call, and those of unknown
+// outcome without an end. The operations of one client do not overlap.
 func operations(m model, ops []*history.Operation) []porcupine.Operation {
 	var last history.Instant
 	for _, op := range ops {

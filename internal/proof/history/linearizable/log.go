@@ -7,16 +7,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// fencedLog is a shard's record and head in the model of the log. It does not contain the entries,
-// because the check log-is-a-prefix compares them, and each entry's commit is identified by number
-// and nonce.
+// fencedLog is a shard's record and head in the model of the log. It does not keep the entries,
+// because log-is-a-prefix compares them, and number and nonce identify the commit of each.
 type fencedLog struct {
 	record
-	head driver.Head // without Oldest, which separate cases check (rule L3)
+	head driver.Head // without Oldest, which has its own cases (rule L3)
 }
 
-// step is the step function of the fenced log. A commit takes effect if and only if its fence is
-// current and its number is the next (rule F1). A grant and a read show the head.
+// step is the fenced log. A commit takes effect if and only if its fence is current and its number
+// the next (rule F1). A grant and a read show the head.
 func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	before := l.record
 	r, ok := l.record.step(op)

@@ -1,6 +1,6 @@
-// Command some tries as many mutants as time allows: first the mutants of changed files, then
-// others, in an order that the commit determines. It fails if a mutant survives, or if a test that
-// should kill mutants fails without one.
+// Command some tries as many mutants as time allows: first the mutants that a change concerns, then
+// others, in an order that the commit decides. It fails if a mutant survives, or if a killer fails
+// without one.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const (
 	workers = 2
-	share   = 40 * time.Second // shortest time of a package after its mutants are built
-	grace   = 30 * time.Second // for running mutants; after that, they end and count as not tried
+	share   = 40 * time.Second // least time of a package after its mutants are built
+	grace   = 30 * time.Second // for running mutants; after it they end, and count as not tried
 )
 
 func main() {
@@ -145,9 +145,9 @@ func (r *run) try(u unit, has time.Duration) int {
 	return died
 }
 
-// verdict returns the number of mutants that died, according to the output of go test, and reports
-// whether all is well. A test that was cut off for lack of time proves nothing, unless something
-// failed before.
+// verdict returns the number of mutants that died, by the output of go test, and whether all is
+// well. A test that was cut off for lack of time proves nothing, unless something had failed
+// before.
 func verdict(out string, err error, cut bool) (died int, ok bool) {
 	if cut {
 		return 0, !strings.Contains(out, ": failed: ") // Each prints it immediately

@@ -63,8 +63,8 @@ func count(units []unit) (n int) {
 	return n
 }
 
-// plan returns the mutants that a change concerns, and the other mutants. The commit determines the
-// order of packages, and of the mutants in each, so that over several commits all have their turn.
+// plan returns the mutants that a change concerns, and the others. The commit decides the order of
+// packages, and of mutants in each, so that over some commits all have their turn.
 func plan(commit string, pkgs []pkg, concerns func(pkg, mutate.Found) bool) (first, then []unit) {
 	rank := func(texts ...string) string {
 		sum := sha256.Sum256([]byte(commit + "\n" + strings.Join(texts, "\n")))
@@ -103,9 +103,9 @@ type repository struct {
 	before  map[string][]mutate.Found // by changed file of mutants: its mutants at that commit
 }
 
-// base returns the commit to compare with. It tries, in this order, the commit in CI_BASE, the last
-// local commit whose mutants all died (as "make mutants" noted), the commit where a branch left
-// origin/main, and the previous commit. It returns the first that is an ancestor of head.
+// base returns the commit to compare with. It is the commit in CI_BASE. Without it, it is the last
+// local one whose mutants all died, as make mutants noted it, or the one where a branch left
+// origin/main, or the previous one. A commit that is no ancestor of head does not count.
 func (r *repository) base(head string) (commit, why string) {
 	if c := r.ancestor(os.Getenv("CI_BASE")); c != "" {
 		return c, "which CI_BASE names"
@@ -123,7 +123,7 @@ func (r *repository) base(head string) (commit, why string) {
 	return r.ancestor("HEAD~1"), "the commit before"
 }
 
-// ancestor returns the name of a commit if it is an ancestor of HEAD, and "" otherwise.
+// ancestor returns the name of a commit if it is an ancestor of HEAD, otherwise "".
 func (r *repository) ancestor(commit string) string {
 	if commit == "" {
 		return ""
@@ -158,9 +158,8 @@ func (r *repository) compare(commit string) error {
 	return nil
 }
 
-// concerns reports whether the change concerns a mutant. It does if the mutant is new or changed,
-// if a file that it edits or its killer's file has changed, or if the suite that kills it has
-// changed.
+// concerns reports whether the change concerns a mutant: it is new or changed, or a file that it
+// edits has changed, or the file of its killer, or the suite if that kills it.
 func (r *repository) concerns(p pkg, m mutate.Found) bool {
 	same := func(was mutate.Found) bool {
 		return was.Name == m.Name && was.Killer == m.Killer && slices.Equal(was.Edits, m.Edits)

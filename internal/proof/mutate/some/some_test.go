@@ -26,8 +26,8 @@ func numbered(sizes map[string]int) (all []pkg) {
 	return all
 }
 
-// Each mutant is planned once, and the mutants of the change come first. The order of the others is
-// the same each time at a commit. Over some commits each package and each mutant is early in it.
+// Each mutant is planned once, and those of the change come first. The order of the others is the
+// same each time at a commit. Over some commits each package and each mutant is early in it.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	sizes := map[string]int{"a": 30, "b": 10, "c": 2, "d": 1, "e": 1}
@@ -171,7 +171,7 @@ func TestBase(t *testing.T) {
 	want(commits[2])
 }
 
-// newRepository is a git repository. Its method git returns the command's output.
+// newRepository is a git repository. Its git returns what the command printed.
 func newRepository(t *testing.T) (r *repository, git func(args ...string) string, write func(name, text string)) {
 	r = &repository{root: t.TempDir()}
 	git = func(args ...string) string {

@@ -1,4 +1,6 @@
-package suite
+// Package figures has the counts and measures of the system suite on a backend. They are saved in a
+// directory of reports and shown beside the report of package conformance.
+package figures
 
 import (
 	"encoding/json"
@@ -7,8 +9,7 @@ import (
 	"time"
 )
 
-// Runs has the counts and measures of the system suite's runs on one backend, with real processes
-// under real faults.
+// Runs are runs on one backend.
 type Runs struct {
 	Control bool          `json:"control"` // without the fence; the Failed runs did damage
 	TTL     time.Duration `json:"ttl"`     // nanoseconds
@@ -33,19 +34,19 @@ type Runs struct {
 	P99    float64 `json:"takeover_p99"`
 	Most   float64 `json:"takeover_max"`
 
-	// The times by the former owner's fault: its process was killed, its process was stopped, or
-	// the store was also away. In the third case, times count from the return of the store.
+	// The same by the former owner's fault: its process was killed, or it was stopped, or the store
+	// was away too. In the third case they count from its return.
 	Crash  Times `json:"crash"`
 	Stop   Times `json:"stop"`
 	Outage Times `json:"outage"`
 
-	// Alone has the takeovers without another fault, minus the delays that have a reason.
+	// Alone has takeovers without another fault, minus the times with a reason.
 	Alone Times `json:"alone"`
 	// Long has the takeovers that took more than 1.5 TTL.
 	Long Long `json:"long"`
 
 	Evicted int `json:"evicted"` // sessions of killed processes that a member evicted
-	Told    int `json:"told"`    // evictions for which the evicting member had the event "evicted"
+	Told    int `json:"told"`    // evictions with the event "evicted" of the evicting member
 }
 
 // Long counts takeovers by their cause of delay.
@@ -54,7 +55,7 @@ type Long struct {
 	Struck int `json:"struck"` // another member had a fault too
 	Still  int `json:"still"`  // the machine did not run the successor
 	Slow   int `json:"slow"`   // the store answered late
-	None   int `json:"none"`   // the run shows no reason
+	None   int `json:"none"`   // no reason in the run
 }
 
 // Times has the times of N takeovers, in TTLs.
@@ -65,8 +66,8 @@ type Times struct {
 	Most   float64 `json:"max"`
 }
 
-// suffix returns the end of the file names of figures of this kind.
-func (f *Runs) suffix() string {
+// Suffix returns the end of the file names of figures of this kind.
+func (f *Runs) Suffix() string {
 	if f.Control {
 		return ".control.json"
 	}
@@ -79,5 +80,5 @@ func (f *Runs) Save(dir, backend string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, backend+f.suffix()), append(b, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, backend+f.Suffix()), append(b, '\n'), 0o644)
 }

@@ -1,4 +1,4 @@
-package suite
+package certify
 
 import (
 	"context"
@@ -7,40 +7,39 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+
+	"github.com/tenure-go/tenure/conformance"
 )
 
-// Runner runs the suites outside of go test, as package testing does. A subtest that calls Parallel
-// continues when the function of its parent has returned.
-type Runner struct {
-	slots chan struct{} // each parallel subtest takes one
-	ended func(name string)
-	scrub func(s string) string
+// runner runs functions of package conformance outside of go test, as package testing does. A
+// subtest that calls Parallel continues when the function of its parent has returned.
+type runner struct {
+	slots chan struct{}         // each parallel subtest takes one
+	ended func(name string)     // called after each subtest
+	scrub func(s string) string // applied to messages
 }
 
-// NewRunner returns a Runner of this many parallel subtests at a time. It calls ended with the name
-// of each subtest that has ended, and applies scrub to messages.
-func NewRunner(parallel int, ended func(string), scrub func(string) string) *Runner {
-	return &Runner{slots: make(chan struct{}, parallel), ended: ended, scrub: scrub}
+func newRunner(parallel int, ended func(string), scrub func(string) string) *runner {
+	return &runner{slots: make(chan struct{}, parallel), ended: ended, scrub: scrub}
 }
 
-// Do runs f as a test, and returns the messages of its failures. If ctx ends, it begins no further
-// subtest.
-func (r *Runner) Do(ctx context.Context, name string, f func(T)) []string {
+// do runs f as a test, and returns the messages of its failures.
+func (r *runner) do(ctx context.Context, name string, f func(conformance.T)) []string {
 	root := &test{runner: r, outer: ctx, name: name, done: make(chan struct{})}
 	root.do(f)
 	return root.failures
 }
 
-// test is the T of one test. It is safe for concurrent use.
+// test is the T of one test. Safe for concurrent use.
 type test struct {
-	runner *Runner
+	runner *runner
 	outer  context.Context
 	name   string
 	parked chan struct{} // closed by Parallel
 	resume chan struct{} // closed when the parent's function has returned
 	done   chan struct{} // closed when the test and its subtests have ended
 
-	// Only the test's goroutine uses the fields below.
+	// The fields below are used only by the test's goroutine.
 	ctx  context.Context
 	slot bool // it has a slot
 
@@ -92,7 +91,7 @@ func (t *test) failed() bool {
 }
 
 // Run runs a subtest, unless the context has ended.
-func (t *test) Run(name string, f func(T)) bool {
+func (t *test) Run(name string, f func(conformance.T)) bool {
 	if t.ctx.Err() != nil {
 		return true
 	}
@@ -127,7 +126,7 @@ func (t *test) take(child *test) {
 
 // do runs f, then the subtests that wait for its end, and then the functions given to Cleanup, the
 // last first.
-func (t *test) do(f func(T)) {
+func (t *test) do(f func(conformance.T)) {
 	ctx, cancel := context.WithCancel(t.outer)
 	defer cancel()
 	t.ctx = ctx

@@ -1,3 +1,0 @@
-package tenureotel
-
-var Follow = (*Telemetry).follow
