@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	read := func(lines ...[]byte) (*Reader, error) {
 		var file bytes.Buffer

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// TestKilledAtBirth: a process that is killed as it writes the header leaves no file that counts as
-// a trace.
+// TestKilledAtBirth: a process that is killed while it writes the header leaves no file that looks
+// like a trace.
 func TestKilledAtBirth(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("TENURE_TEST_BORN"); dir != "" {
@@ -50,8 +50,9 @@ func TestKilledAtBirth(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a disk that is full when a member starts, or later, ends no member. A warning says so, and
-// once there is room the trace goes on, with a gap that a reader notes.
+// TestFullDisk: if the disk is full when a member starts, or later, the member continues. A warning
+// reports the full disk. When there is room again, the trace continues, with a gap that a reader
+// reports.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("TENURE_TEST_FULL"); dir != "" {
@@ -66,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fullDisk is in a process of its own, whose files it limits.
+// fullDisk runs in a separate process, and limits the files of that process.
 func fullDisk(t *testing.T, dir string) {
 	room := func(n uint64) {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A looked context ends with the look at it after left others.
+// A looked is a context that ends after the given number of checks.
 type looked struct {
 	context.Context
 	left, looks int
@@ -27,8 +27,8 @@ func (c *looked) Err() error {
 
 const pieces, leave = 50, 7
 
-// TestCheckEnds: Check looks at its context between the records that it decodes, and returns at the first look after
-// its end.
+// TestCheckEnds: Check checks its context between the records that it decodes, and returns at the
+// first check after the context's end.
 func TestCheckEnds(t *testing.T) {
 	t.Parallel()
 	file := Source{Name: "x", Open: func() (io.ReadCloser, error) {
@@ -54,7 +54,8 @@ func TestCheckEnds(t *testing.T) {
 	}
 }
 
-// TestCompareEnds: so it does between the pieces that it compares with many others, which breach a rule here.
+// TestCompareEnds: Check also checks its context between items that it compares with many others.
+// In this test, these items breach a rule.
 func TestCompareEnds(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1, 0)

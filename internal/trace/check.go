@@ -21,25 +21,26 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// DefaultClockError is the default limit of how far apart the members' wall clocks may be.
+// DefaultClockError is the default limit on the difference between members' wall clocks.
 const DefaultClockError = 50 * time.Millisecond
 
-// maxBreaches limits the breaches that a Report lists. The first ones are the most useful.
+// A Report lists only the first breaches, which are the most useful.
 const maxBreaches = 100
 
-// A Source is a file to check.
+// A Source is a trace file to check.
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
-	// MayGo is true if a member may still remove the file. A missing file is then a gap.
+	// MayGo indicates that a member may still remove the file. A missing file is then treated as a
+	// gap.
 	MayGo bool
 }
 
-// gone reports whether err means that the file was removed, which MayGo allows.
+// A file is gone if it was removed as MayGo permits.
 func (s *Source) gone(err error) bool { return s.MayGo && errors.Is(err, fs.ErrNotExist) }
 
-// FilesIn returns the traces in a directory, in the order of their names. Members may write
-// there at the same time.
+// FilesIn returns the traces in a directory, sorted by name. Members may be writing to the
+// directory.
 func FilesIn(dir string) ([]Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -56,7 +57,7 @@ func FilesIn(dir string) ([]Source, error) {
 	return all, nil
 }
 
-// File returns the Source of a file by its name.
+// File returns the Source for the named file.
 func File(name string) Source {
 	return Source{Name: name, Open: func() (io.ReadCloser, error) {
 		if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
@@ -66,7 +67,7 @@ func File(name string) Source {
 	}}
 }
 
-// A Breach is a rule that is broken according to the traces.
+// A Breach describes a rule that was broken, according to the traces.
 type Breach struct {
 	Rule  string    `json:"rule"`
 	Text  string    `json:"text"`
@@ -75,7 +76,7 @@ type Breach struct {
 	Nodes []string  `json:"nodes"`
 }
 
-// Run is the result for one Run of an Elector.
+// Run is the result for one run of an Elector.
 type Run struct {
 	Node      string    `json:"node"`
 	Namespace string    `json:"namespace"`
@@ -83,13 +84,13 @@ type Run struct {
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
 	Steps     int64     `json:"steps"`
-	Replayed  int64     `json:"replayed"` // steps compared with the rules
+	Replayed  int64     `json:"replayed"` // number of steps compared with the rules
 	Commits   int64     `json:"commits"`
 	Leases    int       `json:"leases"`
-	Notes     []string  `json:"notes,omitempty"` // parts that were not checked, and why
+	Notes     []string  `json:"notes,omitempty"` // the parts that were not checked, with the reasons
 }
 
-// Report is the result of Check.
+// Report is the result of a Check.
 type Report struct {
 	Runs      []*Run   `json:"runs"`
 	Steps     int64    `json:"steps"`
@@ -98,18 +99,18 @@ type Report struct {
 	Commits   int64    `json:"commits"`
 	Evictions int      `json:"evictions"`
 	Breaches  []Breach `json:"breaches"`
-	More      int      `json:"more_breaches,omitempty"` // that are not listed
-	Unread    []string `json:"unread,omitempty"`        // files that were not read to their end, with the reason
+	More      int      `json:"more_breaches,omitempty"` // number of breaches that are not listed
+	Unread    []string `json:"unread,omitempty"`        // files that were not read to their end, with the reasons
 
 	leases map[driver.ShardID][]*grant
 }
 
-// Check reads the traces of the members of one namespace. It compares each step with the
-// machine of this version, and compares the leases, tokens, evictions and commits of all
-// members with each other. clockError is how far the members' wall clocks may be apart.
+// Check reads the traces of a namespace's members. It compares each step with this version of the
+// state machine, and compares the leases, tokens, evictions and commits of all members. The
+// parameter clockError limits the difference between the members' wall clocks.
 //
-// Check returns an error if the files are of two namespaces, if no file can be read, or if ctx
-// ends. The Report contains breaches and other bad files.
+// Check returns an error if the files belong to different namespaces, if no file can be read, or if
+// ctx ends. The Report lists the breaches, and the files that could not be read.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
 	c := newChecker(ctx, clockError)
 	runs, err := c.byRun(sources)
@@ -149,16 +150,15 @@ func newChecker(ctx context.Context, clockError time.Duration) *checker {
 type file struct {
 	Source
 	head Header
-	most int // lines that a checksum covers; 0: all
+	most int // number of lines that a checksum covers; 0 means all
 }
 
-// unread notes a file that cannot be read to its end.
 func (c *checker) unread(err error) {
 	c.bad = cmp.Or(c.bad, err)
 	c.report.Unread = append(c.report.Unread, err.Error())
 }
 
-// byRun reads the headers, and returns the files of each Run in order.
+// byRun reads the headers and returns each run's files in order.
 func (c *checker) byRun(sources []Source) ([][]file, error) {
 	var files []file
 	for _, s := range sources {
@@ -166,7 +166,7 @@ func (c *checker) byRun(sources []Source) ([][]file, error) {
 		err := f.read(func(r *Reader) error {
 			f.head = r.Header
 			var err error
-			for c.ctx.Err() == nil && err == nil { // to the checksum: damaged lines after it prove nothing
+			for c.ctx.Err() == nil && err == nil { // only up to the checksum, because damaged lines after it prove nothing
 				err = r.scan()
 			}
 			switch {
@@ -249,31 +249,31 @@ type checker struct {
 	saying     map[said][]*driver.MemberState
 	doubts     map[driver.ShardID][]ackedSpan
 	begins     map[driver.ShardID][]begin
-	joined     map[driver.Fence]bool // no commit under it follows
+	joined     map[driver.Fence]bool // fences under which no further commit follows
 	evicted    map[driver.SessionID]eviction
 	gifts      []gift
-	set        map[string]time.Duration // change of the wall clock of a node label
+	set        map[string]time.Duration // by how much the wall clock of a node label was set
 	bad        error                    // the first error of an unread file
 	read       int                      // files that were read to their end
 }
 
-// A session is a session of a traced member.
 type session struct {
 	node   string
 	ttl    time.Duration
-	cut    bool        // a part of its trace is missing
+	cut    bool        // part of the session's trace is missing
 	until  time.Time   // the last end of trust
-	beats  []time.Time // when answered heartbeats were sent, including the join
+	beats  []time.Time // when the join and the answered heartbeats were sent
 	claims []time.Time // when successful claims were sent
 	open   map[driver.Fence]*grant
 }
 
-// A grant is a lease, from the step that granted it until it was revoked or trust ended.
+// A grant covers the time from the step that granted a lease until the member revoked it or trust
+// ended.
 type grant struct {
 	fence    driver.Fence
 	node     string
 	from, to time.Time
-	why      string // why it was revoked; empty: it was not
+	why      string // why it was revoked; empty if it was not revoked
 }
 
 type ackedSpan struct {
@@ -286,48 +286,47 @@ type eviction struct {
 	by     string
 	of     driver.SessionID
 	sent   time.Time
-	done   time.Time // when the answer came
+	done   time.Time // when the answer arrived
 	isDead bool      // the member was dead by C14
-	whole  bool      // isDead is known
-	proof  []link    // the newest links before it
+	whole  bool      // isDead has a known value
+	proof  []link    // the newest links before the eviction
 }
 
-// A link is part of the chain that proves that the store served (C5): an answered heartbeat or a
-// join.
+// A link is an answered heartbeat or join. A chain of links proves that the store was serving calls
+// (C5).
 type link struct{ sent, done time.Time }
 
-// maxLinks limits the links that are kept of a member. A TTL has about 12.
+// This is the maximum number of links kept for a member. About 12 links occur within a TTL.
 const maxLinks = 256
 
-// asked is a call without an answer.
 type asked struct {
 	out   Effect
 	at    time.Time
-	proof []link // that an eviction relies on; a join, perhaps before the answer, begins a new chain
+	proof []link // only for evictions, because a join before the answer may begin a new chain
 }
 
-// tracer processes the records of one Run.
+// A tracer processes the records of one run.
 type tracer struct {
 	*checker
 	run       *Run
-	m         *fsm.Machine // nil: steps are not compared, or no longer
+	m         *fsm.Machine // nil if steps are not compared, or are no longer compared
 	joinsAs   []driver.SessionID
 	calls     map[fsm.CallID]asked
 	dead      map[driver.SessionID]bool
-	wall      int64 // of the wall clock, less the instant
+	wall      int64 // reading of the wall clock minus the instant
 	now       time.Time
 	own       []*session
-	links     []link     // since its newest join without a gap
+	links     []link     // links since the member's newest join, without a gap
 	joining   fsm.CallID // the newest join
 	runner    *runner
 	seen      *seen
-	offered   map[driver.Fence]time.Time      // when its transfer was first asked for
-	tried     map[driver.ShardID]driver.Owner // the newest claim or transfer: its target, and the token before
+	offered   map[driver.Fence]time.Time      // when the transfer of each lease was first requested
+	tried     map[driver.ShardID]driver.Owner // the newest claim or transfer: its target, and the previous token
 	whole     bool                            // no record is missing so far
-	pos       int64                           // step that the next record follows
+	pos       int64                           // the step that the next record follows
 	exact     bool                            // pos is known
-	open      bool                            // more records should follow
-	low, high int64                           // smallest and largest wall
+	open      bool                            // more records are expected
+	low, high int64                           // the smallest and the largest value of wall
 }
 
 func (c *checker) breach(b Breach) {
@@ -378,7 +377,7 @@ func (c *checker) run(files []file) error {
 	if t.open {
 		t.gap("the trace goes on in a file that is missing")
 	}
-	// A smaller difference is the time between readings of two clocks.
+	// A smaller difference may arise from the time between the two clock readings.
 	if by := time.Duration(min(uint64(t.high)-uint64(t.low), 1<<60)); by >= time.Millisecond {
 		c.set[t.run.Node] = max(c.set[t.run.Node], by)
 		t.note("the wall clock was set by %v: times of this member are compared that much less closely", by)
@@ -404,7 +403,7 @@ func (t *tracer) stop(format string, args ...any) {
 	}
 }
 
-// gap notes that records are missing after the last one, so the fate of the leases is unknown.
+// The records that should follow the last one are missing, so the fate of the leases is unknown.
 func (t *tracer) gap(format string, args ...any) {
 	if t.m == nil && t.exact {
 		t.note(format, args...)
@@ -416,14 +415,14 @@ func (t *tracer) gap(format string, args ...any) {
 	t.endLeases()
 }
 
-// cut notes that a part of what the sessions published is unknown.
+// Some states that the sessions published are unknown.
 func (t *tracer) cut() {
 	for _, s := range t.own {
 		s.cut = true
 	}
 }
 
-// endLeases ends trust in all leases at the last record.
+// Trust in all leases ends at the last record.
 func (t *tracer) endLeases() {
 	for _, s := range t.own {
 		for f, g := range s.open {
@@ -435,7 +434,7 @@ func (t *tracer) endLeases() {
 
 func (t *tracer) session() driver.SessionID {
 	if len(t.joinsAs) == 0 {
-		return "" // the comparison finds it
+		return "" // the comparison finds this mistake
 	}
 	s := t.joinsAs[0]
 	t.joinsAs = t.joinsAs[1:]
@@ -452,7 +451,7 @@ func (t *tracer) records(r *Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			t.gap("the file ends in the middle: the process or its machine died, its disk was full, or the file was copied while it was written")
+			t.gap("the file ends in the middle: the process still writes it, it or its machine died, its disk was full, or the file was copied while it was written")
 			return nil
 		case err != nil:
 			return err
@@ -483,7 +482,6 @@ func (t *tracer) records(r *Reader) error {
 	}
 }
 
-// clock notes the wall clock's time at an instant.
 func (t *tracer) clock(wall int64, at fsm.Instant) {
 	t.wall = wall - int64(at)
 	t.low, t.high = min(t.low, t.wall), max(t.high, t.wall)
@@ -501,7 +499,6 @@ func (t *tracer) acked(a *Acks) {
 	t.acks[a.Fence.Shard] = append(t.acks[a.Fence.Shard], ackedSpan{*a, t.run.Node, t.now})
 }
 
-// step compares a step with the machine's, and notes its effects.
 func (t *tracer) step(rec *Record) error {
 	t.run.Steps++
 	t.pos++
@@ -561,8 +558,8 @@ func (t *tracer) replay(rec *Record) error {
 	return nil
 }
 
-// does returns the machine's effects for an input. If no member wrote the file, the input may
-// be one that no runner gives, so the machine may panic.
+// A file that no member wrote may contain an input that no runner passes to the machine, and that
+// may make the machine panic.
 func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -576,17 +573,17 @@ func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	return want, nil
 }
 
-// plain returns an effect without the texts of errors.
+// The result omits the texts of errors.
 func plain(e Effect) string {
 	if e.Err != nil {
 		e.Err = &Fault{Is: e.Err.Is, Owner: e.Err.Owner}
 	}
 	var b bytes.Buffer
-	_ = json.NewEncoder(&b).Encode(e) // its types are plain
+	_ = json.NewEncoder(&b).Encode(e) // cannot fail, because the types are plain
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-// shardsOf returns the shards of a call, in the order of its results.
+// shardsOf returns a call's shards in the order of the call's results.
 func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
 	var shards []driver.ShardID
 	c := t.calls[id]
@@ -599,8 +596,7 @@ func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
 	return shards
 }
 
-// answered notes what the answer of a call shows. It keeps the call, because another answer may be
-// compared with it.
+// The call is kept for comparison with a later answer.
 func (t *tracer) answered(in *Input) {
 	c, ok := t.calls[in.Call]
 	if !ok || in.Call == 0 {
@@ -641,7 +637,7 @@ func (t *tracer) answered(in *Input) {
 }
 
 func (t *tracer) noteJoin(c asked, in *Input) {
-	if in.Call == t.joining { // otherwise it was given up, and its answer is late
+	if in.Call == t.joining { // otherwise, the join was given up, and its answer is late
 		t.links, t.joining = []link{{c.at, t.now}}, 0 // a new chain begins
 	}
 	if s := t.sessions[c.out.Member.Session]; s != nil {
@@ -661,7 +657,7 @@ func (t *tracer) noteEvictions(c asked, in *Input) {
 	}
 }
 
-// became notes the outcome of an attempt, whose answer may be lost.
+// The answer to the claim or transfer may have been lost.
 func (t *tracer) became(shard driver.ShardID, o driver.Owner) {
 	if was, ok := t.tried[shard]; ok && o.Token > was.Token {
 		if o.Session == was.Session {
@@ -671,7 +667,6 @@ func (t *tracer) became(shard driver.ShardID, o driver.Owner) {
 	}
 }
 
-// show notes a holder from the store.
 func (c *checker) show(shard driver.ShardID, o driver.Owner) {
 	if o.Session == "" {
 		return
@@ -686,7 +681,7 @@ func note(tokens map[driver.ShardID]map[driver.Token]bool, shard driver.ShardID,
 	tokens[shard][token] = true
 }
 
-// granted compares an answer of the store with the claim (A2).
+// The store's answer must match the claim (A2).
 func (t *tracer) granted(c *driver.Claim, f *driver.Fence, as driver.SessionID) {
 	if f.Token > c.Seen.Token && f.Shard == c.Shard && f.Session == as {
 		return
@@ -696,7 +691,7 @@ func (t *tracer) granted(c *driver.Claim, f *driver.Fence, as driver.SessionID) 
 		f.Session, f.Token, f.Shard, as, c.Shard, c.Seen.Token)})
 }
 
-// noteCall notes a call until its answer, with the chain that an eviction relies on.
+// A call is kept until its answer arrives, with the chain of links on which an eviction relies.
 func (t *tracer) noteCall(e *Effect) {
 	c := asked{out: *e, at: t.now}
 	if len(e.Suspects) > 0 {
@@ -712,7 +707,6 @@ func (t *tracer) noteCall(e *Effect) {
 	}
 }
 
-// effect notes what a step asked for or reported.
 func (t *tracer) effect(e *Effect) {
 	if e.Call != 0 {
 		t.noteCall(e)
@@ -724,7 +718,8 @@ func (t *tracer) effect(e *Effect) {
 	}
 	for _, x := range e.Transfers {
 		t.tried[x.Fence.Shard] = driver.Owner{Session: x.To, Token: x.Fence.Token}
-		// A repeated transfer finds the success of the first one, which a gap may hide.
+		// A repeated transfer may find that the first one succeeded, and a gap may hide the first
+		// one.
 		if _, again := t.offered[x.Fence]; !again && (t.whole || t.runner.leases[x.Fence] != nil) {
 			t.offered[x.Fence] = t.now
 		}
@@ -756,7 +751,7 @@ func (t *tracer) effect(e *Effect) {
 		t.became(e.Fence.Shard, driver.Owner{Session: e.Fence.Session, Token: e.Fence.Token})
 		g := &grant{fence: *e.Fence, node: t.run.Node, from: t.now}
 		t.grants[e.Fence.Shard] = append(t.grants[e.Fence.Shard], g)
-		if s == nil { // of a trace whose beginning is missing
+		if s == nil { // the beginning of the session's trace is missing
 			s = &session{node: t.run.Node, open: make(map[driver.Fence]*grant)}
 			t.sessions[e.Fence.Session] = s
 			t.own = append(t.own, s)
@@ -807,8 +802,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// compare checks the members against each other. It checks ctx between expensive parts, and stops
-// if ctx has ended.
+// Before each expensive part, compare stops if ctx has ended.
 func (c *checker) compare() {
 	for shard, grants := range c.grants {
 		c.compareGrants(shard, grants)
@@ -832,14 +826,14 @@ func (c *checker) compare() {
 	c.compareShown()
 }
 
-// apart returns how far the wall clocks of two nodes may be apart.
+// The result is the maximum permitted difference between two nodes' wall clocks.
 func (c *checker) apart(a, b string) time.Duration { return c.clockError + c.set[a] + c.set[b] }
 
-// compareGrants looks for leases that overlap (S1), and tokens that do not grow (S2, S6).
+// compareGrants looks for overlapping leases (S1), and for tokens that do not increase (S2, S6).
 func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	slices.SortStableFunc(grants, func(a, b *grant) int { return a.from.Compare(b.from) })
 	byToken := make(map[driver.Token]*grant, len(grants))
-	var longest, greatest *grant // among earlier leases: trusted longest, and with the largest token
+	var longest, greatest *grant // among earlier leases: the one trusted longest, and the one with the largest token
 	for _, g := range grants {
 		if c.ctx.Err() != nil {
 			return
@@ -882,11 +876,12 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	}
 }
 
-// byMembers reports whether answers show that traced members caused one lease to follow
-// another. Otherwise, another program may have done it. It may have preempted the lease by a
-// claim for a member, directly or through a third party, which the previous holder learns later
-// (C11). Or it ended the previous holder's session. If that session's heartbeats succeed
-// afterwards, no program ended it, and the store granted a shard that a living session held.
+// byMembers reports whether answers show that traced members caused one lease to follow another. If
+// the answers do not show this, another program may be the cause. That program may have preempted
+// the lease with a claim for a member, directly or through a third party. The previous holder
+// learns of the claim later (C11). The program may also have ended the previous holder's session.
+// If that session's heartbeats succeed afterwards, the session has not ended, and the store has
+// granted a shard that a living session held.
 func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 	claimed := c.claimed[shard]
 	if !claimed[g.fence.Token] {
@@ -902,8 +897,8 @@ func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 		slices.ContainsFunc(s.beats, func(sent time.Time) bool { return sent.After(g.from) })
 }
 
-// compareAcks looks for commits that were acknowledged twice, or under an old token (S3). Commits
-// of a shard are numbered, so this needs no clock.
+// compareAcks looks for commits that were acknowledged twice, or under an old token (S3). Because a
+// shard's commits are numbered, the comparison needs no clock.
 func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 	slices.SortStableFunc(acks, func(a, b ackedSpan) int { return cmp.Compare(a.From, b.From) })
 	for i := 1; i < len(acks); i++ {
@@ -927,8 +922,8 @@ func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 	}
 }
 
-// compareEviction looks for an evicted member that was not silent for its TTL (M2, C5). Its
-// answered heartbeats are in its own trace.
+// compareEviction looks for an evicted member that was not silent for its TTL (M2, C5). The
+// answered heartbeats are in the evicted member's trace.
 func (c *checker) compareEviction(e *eviction) {
 	s := c.sessions[e.of]
 	if s == nil || s.ttl == 0 || e.isDead || !e.whole && e.by == s.node {
@@ -950,9 +945,10 @@ func (c *checker) compareEviction(e *eviction) {
 		e.by, e.of, s.node, silent, s.ttl)})
 }
 
-// compareProof looks for an eviction whose silence the member could not have proven (C5). The TTL
-// before it must be covered by answered calls, each answered at most half a TTL after the previous
-// one was sent. It skips evictions of sessions of the same node, which have other reasons.
+// compareProof looks for an eviction by a member that cannot have proven the silence (C5). Answered
+// calls must cover the TTL before the eviction. Each call must be answered at most half a TTL after
+// the previous call was sent. Evictions of sessions on the evictor's own node are skipped, because
+// they have other reasons.
 func (c *checker) compareProof(e *eviction, s *session) {
 	if len(e.proof) == 0 || s.node == e.by {
 		return

@@ -14,13 +14,13 @@ import (
 const (
 	diagramBefore = 15 * time.Second // time shown before the first breach
 	diagramAfter  = 3 * time.Second
-	diagramRows   = 60 // leases at most
+	diagramRows   = 60 // maximum number of leases
 	columnWidth   = 200
 	rowHeight     = 22
 )
 
-// Diagram writes an SVG of the leases around the first breach. It has a column for each node,
-// time runs downwards, and each lease of the breach's shard is a bar. Without a breach, Diagram
+// Diagram draws the leases around the first breach as an SVG image. The image has a column for each
+// node and a bar for each lease of the shard. Time runs downwards. If there is no breach, Diagram
 // writes nothing.
 func (r *Report) Diagram(to io.Writer) error {
 	if len(r.Breaches) == 0 {
@@ -41,7 +41,7 @@ func (r *Report) Diagram(to io.Writer) error {
 		}
 	}
 	leases = leases[max(0, len(leases)-diagramRows):]
-	// Each begin, end and breach has its own row, so that close times stay apart.
+	// Each beginning, end and breach has a separate row, so that close times remain distinct.
 	times := []time.Time{b.Time}
 	for _, g := range leases {
 		times = append(times, g.from, g.to)
@@ -53,7 +53,7 @@ func (r *Report) Diagram(to io.Writer) error {
 		return 90 + i*rowHeight
 	}
 	out := bufio.NewWriter(to)
-	w := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // Flush has the error
+	w := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // Flush returns the error
 	width, height := 150+columnWidth*len(nodes), 120+len(times)*rowHeight
 	w(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	w(`<rect width="100%%" height="100%%" fill="white"/><text x="10" y="20" font-weight="bold">%s: shard %s</text>`+"\n",

@@ -1,14 +1,14 @@
-// Package trace writes the inputs and effects of a member's state machine ([Log]) and reads
-// them ([Reader]). It also checks the traces of a fleet against the rules ([Check]). Check
-// compares each step of each member with the machine of this version, and the leases, tokens,
-// evictions and commits of all members with each other. See docs/internals/check.md for what it
-// finds, and docs/tenure.md for what it cannot see.
+// Package trace writes the inputs and effects of a member's state machine to trace files ([Log]),
+// and reads these files ([Reader]). [Check] checks the traces of a namespace's members against the
+// rules. It compares each step with this version of the state machine, and compares the leases,
+// tokens, evictions and commits of all members. See docs/internals/check.md for the breaches that
+// Check finds, and docs/tenure.md for those that it cannot see.
 //
 // # Format
 //
-// A file is gzip over lines of JSON. The first line is a [Header]. Every other line is a
-// [Record] or a checksum. A checksum {"sum": N} is the CRC-32 of all headers and records before
-// it, without line ends. Log writes a checksum with each flush. The names of fields and kinds
-// are the format. A change of their meaning raises [Format]. The file of a killed process ends
-// within a line. Lines after its last checksum do not count.
+// A trace file contains gzip-compressed lines of JSON. The first line is a [Header]. Every other
+// line is a [Record] or a checksum. A checksum has the form {"sum": N}, where N is the CRC-32 of
+// all preceding headers and records, without line ends. Log writes a checksum at each flush. If the
+// meaning of a field or kind changes, [Format] must be incremented. A killed process may leave an
+// incomplete last line. A reader ignores the lines after the last checksum.
 package trace

@@ -1,6 +1,6 @@
 package trace
 
-// CallOf is the call of an effect, as it was answered with in.
+// CallOf returns the call of an effect that was answered with in.
 func CallOf(e *Effect, in *Input) *Call {
 	c := &Call{Call: e.Call, Kind: e.Kind, Session: e.Session, Asked: e.hash(), Answer: in.hash()}
 	if in.View != nil {

@@ -26,60 +26,61 @@ import (
 )
 
 const (
-	// Suffix ends the name of each file.
+	// Suffix is the extension of the file names.
 	Suffix = ".tenure-trace.gz"
-	// newSuffix follows Suffix until the file has its header. A process that dies before that
-	// leaves the file under this name, and readers ignore it.
+	// Until a file has a header, newSuffix follows Suffix in its name. If the process dies before
+	// writing the header, the file keeps this name, and readers ignore it.
 	newSuffix = ".new"
 
-	// period is the time between two writes of records to the file, at which the wall clock is
-	// also noted.
+	// The writer writes once per period, and records the wall clock with each write.
 	period = time.Second
-	// maxWaiting limits the bytes, as weight counts them, that wait in memory for the disk. If a
-	// quarter of it is in use, the writer does not wait for the end of its period.
+	// This limits the total weight of the items that wait in memory for the disk. If more than a
+	// quarter of the limit is in use, the writer writes before the end of its period.
 	maxWaiting = 32 << 20
-	// retryAfter is how long the Log writes nothing after the disk failed.
+	// The Log stops writing for this time after a disk failure.
 	retryAfter = time.Minute
 )
 
-// Log writes the inputs and effects of one Elector's machine into files of a directory. It removes
-// the oldest files of its node label, including those of earlier Runs. Its methods wait neither for
-// the disk nor for the encoding of a step, because their caller holds the machine's lock. A step
-// that does not fit into memory is lost, and the trace says so. A Log is safe for concurrent use.
+// Log writes the inputs and effects of one Elector's machine to files in a directory. It removes
+// the node label's oldest files, including those of earlier runs. The methods of a Log wait neither
+// for the disk nor for the encoding of a step, because their caller holds the state machine's lock.
+// If the memory for waiting steps is full, the Log drops a step, and the trace records the loss. A
+// Log is safe for concurrent use.
 type Log struct {
 	o      Options
-	label  string // begins the names of all files of the node label
-	prefix string // begins the names of this Run's files
+	label  string // prefix of the names of all files of the node label
+	prefix string // prefix of the names of this Run's files
 
 	mu      sync.Mutex
 	waiting []item
-	weight  int // of what waits
+	weight  int // weight of the waiting items
 	steps   int64
-	lost    int64 // records since the last one that was kept
+	lost    int64 // number of records lost since the last record that was kept
 
-	full chan struct{} // has an element when much waits
+	full chan struct{} // contains an element when the writer should not wait
 	done chan struct{} // closed by Close
 	gone chan struct{} // closed when the writer has ended
 
-	head  Header // of the next file; only the writer uses it and the fields below
+	head  Header // header of the next file; only the writer uses this field and the fields below
 	file  *os.File
 	zip   *gzip.Writer
-	lines *json.Encoder // into zip and sum
+	lines *json.Encoder // encodes into zip and sum
 	sum   lineSum
 	size  *counter
-	retry time.Time // after a failure: when to make the next file
+	retry time.Time // after a failure, the time to create the next file
 }
 
-// item is a record, a step that becomes one, or the record of a call with its arguments and answer.
+// An item is a record, a step that becomes a record, or the record of a call with its arguments and
+// answer.
 type item struct {
 	rec   *Record
 	at    fsm.Instant
 	in    fsm.Input
 	out   []fsm.Effect
-	steps int64 // the number of steps before
+	steps int64 // the number of steps before this item
 }
 
-// weight returns about how many bytes of memory an item keeps.
+// weight estimates the memory, in bytes, that an item uses.
 func (i *item) weight() int {
 	n := int(reflect.TypeFor[item]().Size()) + len(i.out)*int(reflect.TypeFor[fsm.Effect]().Size())
 	for k := range i.out {
@@ -93,7 +94,6 @@ func (i *item) weight() int {
 	return n
 }
 
-// record returns the record to write for an item.
 func (i *item) record() *Record {
 	switch {
 	case i.rec == nil:
@@ -110,7 +110,7 @@ type counter struct {
 	n    int64
 }
 
-// lineSum sums lines without their ends, as a reader sees them.
+// A lineSum excludes line ends, because a reader sees the lines without them.
 type lineSum uint32
 
 func (s *lineSum) Write(b []byte) (int, error) {
@@ -124,22 +124,23 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Options are the parameters of a Log. All are required.
+// Options contains the parameters of a Log. All fields are required.
 type Options struct {
 	Dir      string
-	MaxBytes int64 // of all files of the node label together
+	MaxBytes int64 // maximum size of all files of the node label together
 	Info     driver.Info
-	Config   *fsm.Config // of the machine before its first step
-	// Clock returns an instant and the wall clock's time at it.
+	Config   *fsm.Config // configuration of the machine before its first step
+	// Clock returns an instant and the corresponding wall-clock time.
 	Clock func() (fsm.Instant, time.Time)
-	// Acks is called each second. It calls Acked with the commits acknowledged since the last
-	// call.
+	// Acks is called once a second. Acks must call Log.Acked with the commits that were
+	// acknowledged since the last call.
 	Acks func()
-	// Warn is called if writing fails. It is not called again until writing has succeeded.
+	// Warn is called when a write fails, and not again until a write has succeeded.
 	Warn func(error)
 }
 
-// New returns a Log that keeps steps in memory until Start, up to the limit for a slow disk.
+// New returns a Log. Until Start is called, the Log keeps steps in memory, within the same limit as
+// for a slow disk.
 func New(o Options) *Log {
 	l := &Log{
 		o: o, head: *NewHeader(o.Info, o.Config),
@@ -149,8 +150,8 @@ func New(o Options) *Log {
 	return l
 }
 
-// Start makes the first file and starts writing. hostLock is the machine's, which is known only
-// after New.
+// Start creates the first file and starts writing. The name of the host lock is not yet known when
+// New is called.
 func (l *Log) Start(hostLock string) error {
 	var id [8]byte
 	for i := range id {
@@ -170,8 +171,8 @@ func (l *Log) Start(hostLock string) error {
 	return nil
 }
 
-// fileName returns a node label as part of a file name. If the label is changed or cut, a hash
-// keeps it unique.
+// fileName converts a node label to a part of a file name. A label that is changed or shortened
+// gets a hash, so that the name stays unique.
 func fileName(node string) string {
 	var b strings.Builder
 	for _, r := range node {
@@ -189,8 +190,8 @@ func fileName(node string) string {
 	return b.String()
 }
 
-// Step notes one step. The caller may reuse out after the call. The Log reads the values that in
-// and out refer to later, so the caller must not change them.
+// Step records one step. The caller may reuse the slice out after the call. Because the Log later
+// reads the values to which in and out refer, the caller must not change these values.
 func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,10 +199,10 @@ func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
 	l.steps++
 }
 
-// Acked notes acknowledged commits.
+// Acked records acknowledged commits.
 func (l *Log) Acked(a Acks) { l.note(item{rec: &Record{Acks: &a}}) }
 
-// put adds an item to waiting. The caller holds l.mu.
+// The caller must hold l.mu.
 func (l *Log) put(i item) {
 	if l.weight > maxWaiting {
 		l.lost++
@@ -222,8 +223,8 @@ func (l *Log) put(i item) {
 	}
 }
 
-// Close may follow Start. It writes the waiting items and waits for the writer, at most for limit.
-// Later steps and commits are not traced.
+// Close makes the writer write the waiting items, and waits for it within the time limit. Call
+// Close only after Start. Later steps and commits are not traced.
 func (l *Log) Close(limit time.Duration) {
 	close(l.done)
 	t := time.NewTimer(limit)
@@ -255,7 +256,7 @@ func (l *Log) write() {
 	}
 }
 
-// failed ends the file. Records are dropped until the next file is made.
+// After an error, the Log ends the file, and drops records until it creates the next file.
 func (l *Log) failed(err error) {
 	if l.retry.IsZero() {
 		l.o.Warn(fmt.Errorf("%w: records are missing until the disk takes them", err))
@@ -265,7 +266,6 @@ func (l *Log) failed(err error) {
 	l.head.Part++ // a reader misses a file
 }
 
-// take removes and returns the waiting items. If the log has ended, no record follows them.
 func (l *Log) take(ended bool) (what []item, steps int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,7 +283,7 @@ func (l *Log) flush(ended bool) (err error) {
 			return err
 		}
 	}
-	what, steps := l.take(ended) // dropped while there is no file
+	what, steps := l.take(ended) // the items are dropped while there is no file
 	for i := 0; i < len(what) && l.file != nil && err == nil; i++ {
 		if l.head.Steps = what[i].steps; l.size.n >= l.o.MaxBytes/8 {
 			if err = l.shut(); err == nil {
@@ -303,12 +303,11 @@ func (l *Log) flush(ended bool) (err error) {
 	return err
 }
 
-// sync writes all lines and their checksum to the file.
 func (l *Log) sync() error {
 	return errors.Join(json.NewEncoder(l.zip).Encode(checksum{uint32(l.sum)}), l.zip.Flush())
 }
 
-// makeRoom removes the oldest files of the node label, so that one more fits into MaxBytes.
+// makeRoom removes the node label's oldest files until one more file fits into MaxBytes.
 func (l *Log) makeRoom() error {
 	entries, err := os.ReadDir(l.o.Dir)
 	if err != nil {
@@ -317,7 +316,7 @@ func (l *Log) makeRoom() error {
 	var all []fs.FileInfo
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), l.label) && strings.Contains(e.Name(), Suffix) && e.Type().IsRegular() {
-			if info, err := e.Info(); err == nil { // otherwise it has been removed
+			if info, err := e.Info(); err == nil { // otherwise, the file has been removed
 				all = append(all, info)
 			}
 		}
@@ -327,7 +326,7 @@ func (l *Log) makeRoom() error {
 	})
 	room := l.o.MaxBytes - l.o.MaxBytes/8
 	for _, f := range all {
-		room -= max(f.Size(), l.o.MaxBytes/256) // small files are also limited in number
+		room -= max(f.Size(), l.o.MaxBytes/256) // this minimum also limits the number of small files
 		if room >= 0 {
 			continue
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// period is how often a log writes.
+// period is the time between two writes of a log.
 const period = time.Second
 
 var logConfig = fsm.Config{Member: driver.Member{Node: "../a b\n", TTL: time.Second}, NewSession: func() driver.SessionID { return "s" }}
@@ -37,7 +37,7 @@ func start(t *testing.T, dir string, maxBytes int64) (l *trace.Log, warned *atom
 	return startWith(t, dir, maxBytes, func() {})
 }
 
-// startWith calls acks each time before the log takes what waits.
+// startWith calls acks each time before the log takes the waiting items.
 func startWith(t *testing.T, dir string, maxBytes int64, acks func()) (l *trace.Log, warned *atomic.Int32) {
 	t.Helper()
 	warned = new(atomic.Int32)
@@ -51,7 +51,7 @@ func startWith(t *testing.T, dir string, maxBytes int64, acks func()) (l *trace.
 	return l, warned
 }
 
-// files are those in a directory, beside a log that renames and removes them.
+// files returns the files in a directory, while a log renames and removes files there.
 func files(t *testing.T, dir string) (names []string, size int64) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
@@ -61,7 +61,7 @@ func files(t *testing.T, dir string) (names []string, size int64) {
 	return stillThere(t, all)
 }
 
-// stillThere leaves out what was renamed or removed since the directory was read.
+// stillThere omits files that were renamed or removed after the directory was read.
 func stillThere(t *testing.T, all []os.DirEntry) (names []string, size int64) {
 	t.Helper()
 	for _, e := range all {
@@ -80,8 +80,8 @@ func stillThere(t *testing.T, all []os.DirEntry) (names []string, size int64) {
 	return names, size
 }
 
-// TestRotation: the files have a bound together, names of their own, and what is left is checked
-// without its beginning.
+// TestRotation: the total size of the files is limited, and their names are distinct. The remaining
+// files are checked without their beginning.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -99,7 +99,8 @@ func TestRotation(t *testing.T) {
 			l.Acked(trace.Acks{Fence: driver.Fence{Shard: "s", Token: 1}, From: driver.WriteNo(2 * n), To: driver.WriteNo(2 * n)})
 		}
 		names, size := files(t, dir)
-		// A file ends after a flush of all that waited, which is more on a busy machine.
+		// A file ends after a flush of all waiting items. On a busy machine, more items are
+		// waiting.
 		if len(names) > 18 || size > 10*most {
 			t.Fatalf("%q have %d bytes", names, size)
 		}
@@ -126,7 +127,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRenamedBeside: a look at the files leaves out one that a log renames beside it.
+// TestRenamedBeside: a list of the files omits a file that a log renames at the same time.
 func TestRenamedBeside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -147,8 +148,9 @@ func TestRenamedBeside(t *testing.T) {
 	}
 }
 
-// TestRemovedBeside: a member that removes its oldest file, after the directory was read or after the
-// file's header was, does not fail the check of the others. A file that was named counts as unread.
+// TestRemovedBeside: a member may remove its oldest file after the directory or the file's header
+// was read. The check of the other files does not fail then. A file that the caller named is
+// reported as unread.
 func TestRemovedBeside(t *testing.T) {
 	t.Parallel()
 	const want = `{"t":1,"i":{"k":"want","s":"s"},"o":[]}`
@@ -217,8 +219,8 @@ func TestRemovedBeside(t *testing.T) {
 	}
 }
 
-// TestDiskFails: where the disk takes no more, the member goes on and is told once. A minute after it takes
-// them again, records are written, and a reader learns of the gap.
+// TestDiskFails: if the disk accepts no more records, the member continues, with one warning. A
+// minute after the disk accepts records again, records are written, and a reader sees the gap.
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,11 +234,11 @@ func TestDiskFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, warned := start(t, dir, 2) // each record begins a file
-		time.Sleep(period / 2)        // what follows is between two flushes
+		time.Sleep(period / 2)        // the next steps are between two flushes
 		in := fsm.Input{Kind: fsm.InWake, Reason: strings.Repeat("x", 10_000)}
 		away := func(warnings int32) {
 			t.Helper()
-			if err := os.RemoveAll(dir); err != nil { // so that the next file cannot be made
+			if err := os.RemoveAll(dir); err != nil { // the next file must not be created
 				t.Fatal(err)
 			}
 			for range 100 { // more than memory is given
@@ -269,8 +271,9 @@ func TestDiskFails(t *testing.T) {
 	})
 }
 
-// TestLabelBytes: MaxBytes limits the files of a node label, those of earlier processes included, and their
-// number. It takes none of a label that begins alike, and none of other names.
+// TestLabelBytes: MaxBytes limits the size and number of a node label's files, including files of
+// earlier processes. The Log removes no file of a label with the same beginning, and no file with a
+// different form of name.
 func TestLabelBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,7 +350,7 @@ func run(t *testing.T, dir, node string, most int64, steps int) {
 	l.Close(time.Minute)
 }
 
-// TestLost: what memory does not take is missing, and a reader learns of it.
+// TestLost: steps that do not fit into memory are missing, and a reader learns about the gap.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -359,7 +362,7 @@ func TestLost(t *testing.T) {
 		}
 	})
 	in := fsm.Input{Kind: fsm.InWake, Reason: strings.Repeat("x", 100_000)}
-	const steps = 20_000 // 2 GB, of which most comes faster than it can be written
+	const steps = 20_000 // 2 GB, most of which arrives faster than it can be written
 	for range steps {
 		l.Step(0, &in, nil)
 	}
@@ -381,7 +384,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// zipped is a file with these lines.
+// zipped returns a compressed file with these lines.
 func zipped(t testing.TB, lines ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -401,7 +404,7 @@ func zipped(t testing.TB, lines ...string) []byte {
 const goodHead = `{"tenure_trace":1,"namespace":"ns","store_id":"id","run":"r","config":{"member":{"node":"n","ttl":1000000000},"interval":300000000,"margin":100000000,` +
 	`"drain_budget":1,"resync":30000000000,"call_timeout":1000000000,"rank_delay":1,"backoff_min":1000000,"backoff_max":1000000000,"watch_all":16,"watch_few":3}}`
 
-// cuts are the beginnings of a file, each longer by a byte, from its header on.
+// cuts returns the beginnings of a file, each longer by a byte, starting with the header.
 func cuts(t *testing.T) iter.Seq[[]byte] {
 	t.Helper()
 	var out bytes.Buffer
@@ -439,8 +442,8 @@ func cuts(t *testing.T) iter.Seq[[]byte] {
 	}
 }
 
-// TestHostile: what is no trace is refused, with what is wrong, and a trace that was cut counts as
-// far as it goes.
+// TestHostile: a file that is not a trace is refused, with the reason. A truncated trace is checked
+// up to its end.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

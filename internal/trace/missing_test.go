@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// parts are a tape as several files, each of which begins with the record after the one before. A
-// file begins where a number of at says.
+// parts returns a tape as several files. Each file begins with the record after the end of the
+// previous file. The numbers in at are the positions of the first records.
 func (p *tape) parts(at ...int) []*tape {
 	var all []*tape
 	head, from := p.head, 0
@@ -37,7 +37,6 @@ func (p *tape) parts(at ...int) []*tape {
 	return all
 }
 
-// bytes are the bytes of the file.
 func (p *tape) bytes(t testing.TB) []byte {
 	t.Helper()
 	from, err := p.source(t, "").Open()
@@ -51,7 +50,7 @@ func (p *tape) bytes(t testing.TB) []byte {
 	return text
 }
 
-// TestMissing: what is missing of a member's files is a gap that is noted. It accuses nobody.
+// TestMissing: missing parts of a member's files are reported as a gap, and cause no breach.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -96,8 +95,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles takes files of two members, and cuts, drops, doubles, reorders and changes them at
-// random: nobody who kept the rules is accused.
+// TestDamagedFiles takes files of two members, and cuts, drops, duplicates, reorders and changes
+// them at random. This causes no breach for a member that kept the rules.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	rounds := 300
@@ -162,7 +161,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestBadFile: beside a file that cannot be read the others are checked.
+// TestBadFile: if one file cannot be read, the others are still checked.
 func TestBadFile(t *testing.T) {
 	t.Parallel()
 	flipped := zipped(t, goodHead, `{"t":1,"i":{"k":"want","s":"s"},"o":[]}`)
@@ -203,14 +202,14 @@ func TestBadFile(t *testing.T) {
 	}
 }
 
-// sets has the wall clock of a member be another one from an instant on.
+// sets changes the wall clock of a member from a given instant.
 func (p *tape) sets(at fsm.Instant, by time.Duration) {
 	i := slices.IndexFunc(p.recs, func(r *trace.Record) bool { return r.At >= at })
 	p.recs = slices.Insert(p.recs, i, &trace.Record{At: p.recs[i].At, Wall: p.head.Wall + int64(p.recs[i].At) + int64(by)})
 }
 
-// TestClockSet: where a member's wall clock was set, its times are compared that much less closely, and a
-// note says so.
+// TestClockSet: if a member's wall clock was set, the check tolerates that difference in the
+// member's times, and adds a note.
 func TestClockSet(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -276,8 +275,8 @@ func TestClockSet(t *testing.T) {
 	}
 }
 
-// other is the tape of a third member, which does what the first one does, of another shard's tokens and
-// until much later.
+// other returns the tape of a third member. This member acts like the first member, but with tokens
+// of another shard and for much longer.
 func (s *scene) other(until time.Duration) *tape {
 	head, err := json.Marshal(s.tape[0].head)
 	if err != nil {
@@ -304,8 +303,8 @@ func (s *scene) other(until time.Duration) *tape {
 	return p
 }
 
-// TestLostReply: two members that lead at once are found also where the reply to the second one's claim
-// was lost. What another program may have done is no breach.
+// TestLostReply: two members that lead at the same time are found even if the reply to the second
+// member's claim was lost. An event that another program may have caused is not a breach.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -363,14 +362,15 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// acquired has the second member get an answer to its claim.
+// acquired gives the second member an answer to its claim.
 func (s *scene) acquired(call fsm.CallID, in fsm.Input) {
 	s.t.Helper()
 	in.Kind, in.Call = fsm.InAcquired, call
 	s.step(1, 5310*time.Millisecond, in)
 }
 
-// TestCorrupt: of a file that does not fit its checksum nothing counts, as what it says may be wrong.
+// TestCorrupt: if a file does not match its checksum, the check ignores the whole file, because the
+// content may be wrong.
 func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -383,7 +383,7 @@ func TestCorrupt(t *testing.T) {
 	recs := s.tape[0].recs
 	end := *recs[len(recs)-1]
 	end.Wall = s.tape[0].head.Wall + int64(end.At)
-	for range 3000 { // so that the checksum is not in the first bytes that are read
+	for range 3000 { // the checksum must not be in the first bytes that are read
 		s.tape[0].recs = append(s.tape[0].recs, &end)
 	}
 	if _, err = zip.Write(s.tape[0].lines(t)); err == nil {

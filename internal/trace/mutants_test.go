@@ -9,7 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes out one comparison of the checker at a time, or has a member trace less.
+// TestMutants removes one comparison of the checker at a time, or makes a member trace less.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, []mutate.Mutant{
 		{Name: "steps are not compared", Killer: "TestPlanted", Edits: []mutate.Edit{{

@@ -41,7 +41,7 @@ func (p *tape) source(t testing.TB, name string) trace.Source {
 	return source(name, out.Bytes())
 }
 
-// lines are the header, the records and their checksum.
+// lines returns the header, the records and their checksum.
 func (p *tape) lines(t testing.TB) (all []byte) {
 	t.Helper()
 	sum := crc32.NewIEEE()
@@ -64,7 +64,8 @@ func source(name string, text []byte) trace.Source {
 	return trace.Source{Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }}
 }
 
-// A scene is a member that leads a shard, commits, and gives it to a second one, which commits too.
+// A scene contains two members and their traces. The first member leads a shard, commits, and gives
+// the shard to the second member, which also commits.
 type scene struct {
 	t     testing.TB
 	tape  [2]*tape
@@ -98,8 +99,8 @@ func session(member, n int) driver.SessionID {
 	return driver.SessionID(string(rune('A'+member)) + string(rune('0'+n)))
 }
 
-// step has a member take a step, and answers all calls that come of it but claims, releases and
-// transfers, at once.
+// step makes a member take a step. It immediately answers all calls of that step except claims,
+// releases and transfers.
 func (s *scene) step(i int, at time.Duration, in fsm.Input) []fsm.Effect {
 	s.t.Helper()
 	out := s.m[i].Step(fsm.Instant(at), in)
@@ -121,7 +122,7 @@ func (s *scene) step(i int, at time.Duration, in fsm.Input) []fsm.Effect {
 	return all
 }
 
-// before notes what the runner did before a step.
+// before records the runner's actions before a step.
 func (s *scene) before(i int, rec *trace.Record) {
 	in := rec.In
 	switch call := s.asks[i][in.Call]; {
@@ -136,7 +137,7 @@ func (s *scene) before(i int, rec *trace.Record) {
 	}
 }
 
-// after notes what it did after it.
+// after records the runner's actions after a step.
 func (s *scene) after(i int, rec *trace.Record) {
 	for n := range rec.Out {
 		x := &rec.Out[n]
@@ -162,7 +163,7 @@ func (s *scene) note(i int, at fsm.Instant, r *trace.Record) {
 	s.tape[i].recs = append(s.tape[i].recs, rec)
 }
 
-// commits has a member commit, an entry of the log each time.
+// commits makes a member commit, each time with one entry of the log.
 func (s *scene) commits(i int, at time.Duration, f driver.Fence, n int) {
 	from := s.head.Number + 1
 	s.head = driver.Head{Number: s.head.Number + driver.WriteNo(n), Seq: s.head.Seq + driver.Seq(n), Token: f.Token}
@@ -170,7 +171,7 @@ func (s *scene) commits(i int, at time.Duration, f driver.Fence, n int) {
 		Sent: fsm.Instant(at)}})
 }
 
-// until has a member wake until an instant.
+// until makes a member wake until an instant.
 func (s *scene) until(i int, at time.Duration) (all []fsm.Effect) {
 	for wake := s.m[i].WakeAt(); wake <= fsm.Instant(at); wake = s.m[i].WakeAt() {
 		all = append(all, s.step(i, time.Duration(wake), fsm.Input{Kind: fsm.InWake})...)
@@ -189,8 +190,8 @@ func call(t testing.TB, kind fsm.EffectKind, all []fsm.Effect) fsm.Effect {
 	return fsm.Effect{}
 }
 
-// play has the first member lead "s" under token 5 with three commits, release it, and the second
-// lead it under token 9 with two.
+// play makes the first member lead "s" under token 5, commit three times and release the shard. The
+// second member then leads "s" under token 9 and commits twice.
 func (s *scene) play() {
 	says := driver.MemberState{Weight: 1}
 	members := []driver.Member{{Session: session(0, 1), Node: "a", TTL: ttl, MemberState: says}, {Session: session(1, 1), Node: "b", TTL: ttl, MemberState: says}}
@@ -223,7 +224,7 @@ func (s *scene) play() {
 	s.ends()
 }
 
-// ends notes that both traces are whole.
+// ends records that both traces are complete.
 func (s *scene) ends() {
 	for _, p := range s.tape {
 		p.recs = append(p.recs, &trace.Record{At: p.recs[len(p.recs)-1].At, End: true})
@@ -239,7 +240,7 @@ func (s *scene) check() *trace.Report {
 	return r
 }
 
-// find returns the record of the first step that has an effect of a kind, with its place.
+// find returns the first record whose step has an effect of a kind, and the record's position.
 func (p *tape) find(t testing.TB, kind string) (*trace.Record, int) {
 	t.Helper()
 	for _, r := range p.recs {
@@ -253,13 +254,14 @@ func (p *tape) find(t testing.TB, kind string) (*trace.Record, int) {
 	return nil, 0
 }
 
-// given is the place of the first member's first step with an input of a kind.
+// given returns the place of the first member's first step with an input of a kind.
 func (s *scene) given(kind string) int {
 	s.t.Helper()
 	return s.place(func(r *trace.Record) bool { return r.In != nil && r.In.Kind == kind })
 }
 
-// called is that of its first call of a kind, and told that of what its application was first told.
+// called returns the position of the first member's first call of a kind. told returns the position
+// of the first event of a kind that the first member's application saw.
 func (s *scene) called(kind string) int {
 	s.t.Helper()
 	return s.place(func(r *trace.Record) bool { return r.Call != nil && r.Call.Kind == kind })
@@ -279,10 +281,9 @@ func (s *scene) place(is func(*trace.Record) bool) int {
 	return i
 }
 
-// drop removes a record of the first member's.
 func (s *scene) drop(i int) { s.tape[0].recs = slices.Delete(s.tape[0].recs, i, i+1) }
 
-// again repeats one.
+// again repeats a record of the first member.
 func (s *scene) again(i int) { s.tape[0].recs = slices.Insert(s.tape[0].recs, i, s.tape[0].recs[i]) }
 
 func (p *tape) acks(t testing.TB) *trace.Acks {
@@ -296,10 +297,11 @@ func (p *tape) acks(t testing.TB) *trace.Acks {
 	return nil
 }
 
-// later moves all of a tape in time, by the wall clock.
+// later shifts the wall clock of a whole tape.
 func (p *tape) later(by time.Duration) { p.head.Wall += int64(by) }
 
-// TestPlanted: each fault that is planted in a trace is found, by the rule that it breaks.
+// TestPlanted: the check finds each planted fault in a trace, and names the rule that the fault
+// breaks.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	drop := func(kind string) func(*scene) {
@@ -396,7 +398,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestGap: where records are missing, it is not known how long a lease was trusted.
+// TestGap: if records are missing, it is unknown how long a lease was trusted.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []bool{false, true} {
@@ -418,7 +420,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestJump: a step that is centuries later, or earlier, is not reached tick by tick.
+// TestJump: if a step is centuries later or earlier, the check does not advance one tick at a time.
 func TestJump(t *testing.T) {
 	t.Parallel()
 	for _, at := range []fsm.Instant{fsm.Never, fsm.Never - 1, 1 << 62, -1 << 63, -1} {
@@ -431,7 +433,7 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// token has the second lease another token, everywhere.
+// token replaces the second lease's token everywhere.
 func (s *scene) token(to driver.Token) {
 	for _, r := range s.tape[1].recs {
 		text, err := json.Marshal(r)
@@ -448,7 +450,7 @@ func (s *scene) token(to driver.Token) {
 	}
 }
 
-// evicts has the second member evict the first at an instant.
+// evicts makes the second member evict the first at an instant.
 func (s *scene) evicts(at time.Duration) {
 	s.tape[1].recs = append(s.tape[1].recs,
 		&trace.Record{At: fsm.Instant(at), In: &trace.Input{Kind: "wake"}, Out: []trace.Effect{{Kind: "evict", Call: 999, Session: session(1, 1),

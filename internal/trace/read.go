@@ -12,31 +12,31 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// maxLine limits one record, and with it the memory of a reader. A full view of 100,000 shards has
-// about 20 MB.
+// maxLine limits the size of a record, and thus a reader's memory. A full view of 100,000 shards
+// takes about 20 MB.
 const maxLine = 24 << 20
 
-// maxValues limits the values of one record. A shard in a view has 11.
+// Each shard in a view has 11 values.
 const maxValues = 1_200_000
 
 type Reader struct {
 	Header Header
 	lines  *bufio.Scanner
 	n      int
-	sum    uint32 // of the lines so far
+	sum    uint32 // checksum of the lines so far
 	good   int    // number of lines up to the last checksum
-	most   int    // number of lines to read; 0: all
+	most   int    // number of lines to read; 0 means all
 }
 
-// A checksum is a line of a file. It holds the CRC-32 of all lines before it except checksums.
-// gzip's own checksum is at the end, which the file of a killed process lacks.
+// A checksum is a line with the CRC-32 of all preceding lines except checksums. The gzip checksum
+// is not sufficient, because it is at the end of a file, which a killed process does not write.
 type checksum struct {
 	Sum uint32 `json:"sum"`
 }
 
 const sumStart = `{"sum":`
 
-// NewReader reads the header.
+// NewReader reads the header and returns a Reader.
 func NewReader(from io.Reader) (*Reader, error) {
 	zip, err := gzip.NewReader(from)
 	if err != nil {
@@ -58,8 +58,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// wholeLines is bufio.ScanLines, except that the last line needs its end, because a killed process
-// may have written a part of it.
+// wholeLines is like bufio.ScanLines, but also requires a line end after the last line, because a
+// killed process may have written only part of it.
 func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil
@@ -70,7 +70,6 @@ func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return 0, nil, nil
 }
 
-// scan reads the next line that is not a checksum.
 func (r *Reader) scan() error {
 	for r.most == 0 || r.n < r.most {
 		if !r.lines.Scan() {
@@ -98,8 +97,8 @@ func (r *Reader) scan() error {
 	return io.ErrUnexpectedEOF
 }
 
-// Next reads the next record. The error is io.EOF at the end, and io.ErrUnexpectedEOF if the
-// process or the machine died before it wrote the rest.
+// Next reads the next record. At the end of the trace, the error is io.EOF. If the process or
+// machine died before it wrote the rest, the error is io.ErrUnexpectedEOF.
 func (r *Reader) Next() (*Record, error) {
 	if err := r.scan(); err != nil {
 		return nil, err

@@ -9,8 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// Format is the number of the format that Log writes. A reader reads only files with its own
-// number.
+// Format is the number of the file format. A Reader reads only files with this number.
 const Format = 1
 
 // Header is the first line of each file.
@@ -18,8 +17,8 @@ type Header struct {
 	Format    int         `json:"tenure_trace"`
 	Namespace string      `json:"namespace"`
 	StoreID   string      `json:"store_id"`
-	Run       string      `json:"run"`   // the same in all files of one Run, and in no other
-	Part      int         `json:"part"`  // 0: it begins with the first step
+	Run       string      `json:"run"`   // id of the Run; only files of the same Run have the same id
+	Part      int         `json:"part"`  // number of the file; file 0 begins with the first step
 	Steps     int64       `json:"steps"` // number of steps before this file
 	Wall      int64       `json:"wall"`  // nanoseconds since 1970, at the instant At
 	At        fsm.Instant `json:"at"`
@@ -27,7 +26,7 @@ type Header struct {
 	Runner    bool        `json:"runner,omitempty"` // the trace also has Calls and Leases
 }
 
-// Config is fsm.Config without NewSession.
+// Config is an fsm.Config without NewSession.
 type Config struct {
 	Member       driver.Member `json:"member"`
 	Interval     time.Duration `json:"interval"`
@@ -48,9 +47,9 @@ type Config struct {
 	Failback     time.Duration `json:"failback,omitempty"`
 }
 
-// A Record is one line. It may be a step of the machine, acknowledged commits, a call, or an
-// event of a lease for the application. It may also be a time of the wall clock, a gap, or the
-// end of the Run.
+// A Record is one line. It contains a step of the machine, acknowledged commits, a call, or an
+// event of a lease for the application. Other Records contain a wall-clock time, a gap, or the end
+// of the run.
 type Record struct {
 	At    fsm.Instant `json:"t"`
 	In    *Input      `json:"i,omitempty"`
@@ -63,25 +62,26 @@ type Record struct {
 	End   bool        `json:"end,omitempty"` // no record follows, in this file or another
 }
 
-// Acks are commits under one lease, numbered From to To, that were acknowledged or are in doubt.
+// Acks represents the commits with the numbers From to To under one lease. The commits are either
+// all acknowledged or all in doubt.
 type Acks struct {
 	Fence   driver.Fence   `json:"f"`
 	From    driver.WriteNo `json:"from"`
 	To      driver.WriteNo `json:"to"`
 	Doubt   bool           `json:"doubt,omitempty"`
 	Entries driver.Seq     `json:"n,omitempty"`  // number of log entries that the commits appended
-	Seq     driver.Seq     `json:"q,omitempty"`  // last entry of the log after them
+	Seq     driver.Seq     `json:"q,omitempty"`  // last entry of the log after these commits
 	Sent    fsm.Instant    `json:"at,omitempty"` // when the last commit was first sent
 }
 
-// Fault describes an error by the sentinels that it matches, and its shortened text.
+// Fault contains an error's shortened text, and the sentinel errors that it matches.
 type Fault struct {
 	Is    []string      `json:"is,omitempty"`
 	Owner *driver.Owner `json:"owner,omitempty"` // the owner that a HeldError or FencedError names
 	Text  string        `json:"text,omitempty"`
 }
 
-// Input is fsm.Input.
+// Input represents an fsm.Input in a trace.
 type Input struct {
 	Kind      string              `json:"k"`
 	Shard     driver.ShardID      `json:"s,omitempty"`
@@ -101,7 +101,7 @@ type Input struct {
 	Reason    string              `json:"why,omitempty"`
 }
 
-// View is driver.View without the fields that the machine does not read.
+// View contains the fields of a driver.View that the machine reads.
 type View struct {
 	Reset   bool                `json:"reset,omitempty"`
 	Members []driver.Member     `json:"m,omitempty"`
@@ -110,21 +110,21 @@ type View struct {
 	Shards  []driver.ShardState `json:"s,omitempty"`
 }
 
-// Result is driver.AcquireResult.
+// Result represents a driver.AcquireResult in a trace.
 type Result struct {
 	Fence *driver.Fence `json:"f,omitempty"`
 	Head  *driver.Head  `json:"h,omitempty"`
 	Err   *Fault        `json:"e,omitempty"`
 }
 
-// Eviction is driver.EvictResult.
+// Eviction represents a driver.EvictResult in a trace.
 type Eviction struct {
 	Evicted bool           `json:"ok,omitempty"`
 	Current driver.Version `json:"v,omitempty"`
 	Err     *Fault         `json:"e,omitempty"`
 }
 
-// Effect is fsm.Effect.
+// Effect represents an fsm.Effect in a trace.
 type Effect struct {
 	Kind      string              `json:"k"`
 	Call      fsm.CallID          `json:"c,omitempty"`
@@ -147,7 +147,7 @@ type Effect struct {
 	Err       *Fault              `json:"e,omitempty"`
 }
 
-// inputs and effects are the names of the kinds. They are part of the format.
+// The names of the kinds are part of the format.
 var (
 	inputs = [...]string{
 		fsm.InWake: "wake", fsm.InWant: "want", fsm.InUnwant: "unwant", fsm.InDrained: "drained", fsm.InStalled: "stalled",
@@ -164,7 +164,7 @@ var (
 	}
 )
 
-// sentinels are the errors that the machine distinguishes, by their names in the format.
+// The machine distinguishes these errors. Their names are part of the format.
 var sentinels = []struct {
 	name string
 	err  error
@@ -176,15 +176,15 @@ var sentinels = []struct {
 	{"damaged", driver.ErrDamaged},
 }
 
-// maxText is the number of bytes kept of an error's text.
+// The text of an error is limited to this number of bytes.
 const maxText = 200
 
-// NewHeader returns the header of a trace of a machine.
+// NewHeader returns the header for a machine's trace.
 func NewHeader(info driver.Info, cfg *fsm.Config) *Header {
 	return &Header{Format: Format, Namespace: info.Namespace, StoreID: info.StoreID, Config: configOf(cfg)}
 }
 
-// NewRecord returns the record of a step. It shares the memory of in and out.
+// NewRecord returns the record of a step. The record shares memory with the input and the effects.
 func NewRecord(now fsm.Instant, in *fsm.Input, out []fsm.Effect) *Record {
 	r := &Record{At: now, In: inputOf(in)}
 	for i := range out {
@@ -202,8 +202,8 @@ func configOf(c *fsm.Config) Config {
 	}
 }
 
-// Machine returns the configuration of a machine that takes the same steps. session returns the
-// session ids for its joins.
+// Machine returns the configuration of a state machine that takes the same steps. The given
+// function supplies the session ids for the machine's joins.
 func (c *Config) Machine(session func() driver.SessionID) fsm.Config {
 	return fsm.Config{
 		Member: c.Member, NewSession: session, Interval: c.Interval, Jitter: c.Jitter, Margin: c.Margin,
@@ -234,7 +234,7 @@ func faultOf(err error) *Fault {
 	return f
 }
 
-// fault is an error from a trace. It matches the same sentinels as the original.
+// A fault matches the same sentinel errors as the original error.
 type fault struct {
 	text string
 	is   []error
@@ -243,7 +243,6 @@ type fault struct {
 func (f *fault) Error() string   { return f.text }
 func (f *fault) Unwrap() []error { return f.is }
 
-// err returns the error that f describes, for a shard.
 func (f *Fault) err(shard driver.ShardID) error {
 	if f == nil {
 		return nil
@@ -265,7 +264,6 @@ func (f *Fault) err(shard driver.ShardID) error {
 	return e
 }
 
-// unless returns a pointer to v, or nil for the zero value.
 func unless[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -311,7 +309,6 @@ func inputOf(in *fsm.Input) *Input {
 	return r
 }
 
-// kindOf returns the index of a name.
 func kindOf(names []string, name string) (int, error) {
 	for i, n := range names {
 		if n == name && name != "" {
@@ -321,7 +318,7 @@ func kindOf(names []string, name string) (int, error) {
 	return 0, fmt.Errorf("%.40q is no kind that this version knows", name)
 }
 
-// input returns the machine's input. The errors of results name the shards of the answered call.
+// The errors in the results contain the shards of the answered call.
 func (r *Input) input(shards []driver.ShardID) (fsm.Input, error) {
 	kind, err := kindOf(inputs[:], r.Kind)
 	if err != nil {

@@ -8,41 +8,41 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// Call is a call that the store answered. The machine's request and the answer that it got are in
-// its steps.
+// Call is a call that the store answered. The machine's request and the answer that it received are
+// in the steps.
 type Call struct {
-	Call    fsm.CallID       `json:"c,omitempty"` // 0: an Observe that succeeded
+	Call    fsm.CallID       `json:"c,omitempty"` // 0 for an Observe that succeeded
 	Kind    string           `json:"k"`
 	Session driver.SessionID `json:"s,omitempty"`
 	Sent    fsm.Instant      `json:"at"`
-	Full    bool             `json:"full,omitempty"` // of an Observe: it read the full state
+	Full    bool             `json:"full,omitempty"` // only for an Observe: it read the full state
 	Asked   uint64           `json:"q,omitempty"`    // hash of the arguments
 	Answer  uint64           `json:"r,omitempty"`    // hash of the answer; 0 for success without results
 }
 
-// Lease is an event of one lease, as the application saw it.
+// Lease is an event of a lease, as the application saw it.
 type Lease struct {
 	Fence driver.Fence `json:"f"`
 	Is    string       `json:"is"` // one of the constants below
-	// Until is how long the application trusts the lease.
+	// Until is the instant at which the application's trust in the lease ends.
 	Until fsm.Instant  `json:"until,omitempty"`
-	Head  *driver.Head `json:"h,omitempty"` // of LeaseBegun
-	// Valid is true in LeaseEnded if the application still finds the lease valid.
+	Head  *driver.Head `json:"h,omitempty"` // only in LeaseBegun
+	// Valid is true in a LeaseEnded if the lease was still valid for the application.
 	Valid bool `json:"valid,omitempty"`
 }
 
-// The events of a lease.
+// These constants are the kinds of lease events.
 const (
-	LeaseBegun  = "begun"  // its handler is called
-	LeaseEnded  = "ended"  // it was revoked
-	LeaseJoined = "joined" // its handler has returned, and no commit is in flight
+	LeaseBegun  = "begun"  // the handler is called
+	LeaseEnded  = "ended"  // the lease was revoked
+	LeaseJoined = "joined" // the handler has returned, and no commit is in progress
 )
 
-// observed is the kind of an Observe.
 const observed = "observe"
 
-// Called notes a call that the machine asked for. e is the request that the store got, and in the
-// answer. The Log reads the values that they refer to later, as with Step.
+// Called records a call that the machine requested, with the request that reached the store and the
+// store's answer. As with Step, the caller must not change the values to which e and in refer,
+// because the Log reads them later.
 func (l *Log) Called(sent fsm.Instant, e *fsm.Effect, in *fsm.Input) {
 	l.note(item{
 		rec: &Record{Call: &Call{Call: in.Call, Kind: effects[e.Kind], Session: e.Session, Sent: sent}},
@@ -50,13 +50,13 @@ func (l *Log) Called(sent fsm.Instant, e *fsm.Effect, in *fsm.Input) {
 	})
 }
 
-// Observed notes an Observe that succeeded.
+// Observed records a successful Observe.
 func (l *Log) Observed(sent fsm.Instant, full bool, v *driver.View) {
 	in := Input{View: viewOf(v)}
 	l.note(item{rec: &Record{Call: &Call{Kind: observed, Sent: sent, Full: full, Answer: in.hash()}}})
 }
 
-// Told notes an event of a lease for the application.
+// Told records a lease event that the application saw.
 func (l *Log) Told(x *Lease) { l.note(item{rec: &Record{Lease: x}}) }
 
 func (l *Log) note(i item) {
@@ -67,13 +67,11 @@ func (l *Log) note(i item) {
 	l.put(i)
 }
 
-// hash returns a hash of a call's request.
 func (e *Effect) hash() uint64 {
 	return hash(Effect{Member: e.Member, Claims: e.Claims, Transfers: e.Transfers, Fences: e.Fences, Suspects: e.Suspects, State: e.State})
 }
 
-// hash returns a hash of an answer without the texts of errors. For a view, it hashes only the
-// counts.
+// The hash ignores the texts of errors. For a view, the hash covers only the counts.
 func (r *Input) hash() uint64 {
 	if v := r.View; v != nil {
 		return hash([]int{len(v.Members), len(v.Gone), len(v.Beats), len(v.Shards)})
@@ -90,7 +88,6 @@ func (r *Input) hash() uint64 {
 	return hash(x)
 }
 
-// plain returns an error without its text.
 func (f *Fault) plain() *Fault {
 	if f == nil {
 		return nil
@@ -98,10 +95,10 @@ func (f *Fault) plain() *Fault {
 	return &Fault{Is: f.Is, Owner: f.Owner}
 }
 
-// nothing is the JSON of an empty Input or Effect.
+// An empty Input or Effect has this JSON form.
 const nothing = `{"k":""}`
 
-// hash returns a hash of x, which has plain types, or 0 if x is empty.
+// hash returns 0 if x is empty. The value x must consist of plain types.
 func hash(x any) uint64 {
 	text, _ := json.Marshal(x)
 	if string(text) == nothing {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A begin is the start of a handler, with the shard's head in its lease.
+// A begin is the start of a handler, with the shard's head in the lease.
 type begin struct {
 	fence driver.Fence
 	head  driver.Head
@@ -18,14 +18,13 @@ type begin struct {
 	at    time.Time
 }
 
-// A said is the number of a state that a session published.
 type said struct {
 	session driver.SessionID
 	update  driver.UpdateNo
 }
 
-// seen is the state that one member saw. It serves to check that time does not go back for that
-// member (O1).
+// The checker uses the state that a member saw to find views that are older than the member's
+// previous view (O1).
 type seen struct {
 	tokens  map[driver.ShardID]driver.Token
 	beats   map[driver.SessionID]driver.Version
@@ -38,7 +37,7 @@ func newSeen() *seen {
 		updates: make(map[driver.SessionID]driver.UpdateNo), gone: make(map[driver.SessionID]bool)}
 }
 
-// holder notes the session that a token of a shard belongs to, which never changes (A2).
+// The session to which a token belongs never changes (A2).
 func (t *tracer) holder(shard driver.ShardID, o driver.Owner) {
 	if o.Session == "" {
 		return
@@ -54,7 +53,7 @@ func (t *tracer) holder(shard driver.ShardID, o driver.Owner) {
 		"the store gave token %d of shard %q to session %q and to session %q", o.Token, shard, was, o.Session)})
 }
 
-// look compares a view with the earlier ones of the same member.
+// Each view is compared with the same member's earlier views.
 func (t *tracer) look(v *View) {
 	for i := range v.Shards {
 		s := &v.Shards[i]
@@ -90,7 +89,6 @@ func (t *tracer) look(v *View) {
 	}
 }
 
-// showed is a session's state as a view showed it.
 type showed struct {
 	state driver.MemberState
 	node  string
@@ -101,17 +99,16 @@ func (t *tracer) back(shard driver.ShardID, format string, args ...any) {
 	t.breach(Breach{Rule: "O1", Time: t.now, Shard: string(shard), Nodes: []string{t.run.Node}, Text: fmt.Sprintf(format, args...)})
 }
 
-// says notes a state that a member published.
 func (t *tracer) says(session driver.SessionID, st *driver.MemberState) {
 	key := said{session, st.Update}
 	t.saying[key] = append(t.saying[key], st)
 }
 
-// compareShown compares members' states in views with the published ones (M4).
+// compareShown compares the members' states in views with the states that they published (M4).
 func (c *checker) compareShown() {
 	for key, states := range c.showed {
 		s := c.sessions[key.session]
-		if s == nil || s.ttl == 0 || s.cut && c.saying[key] == nil { // of a trace whose beginning or end is missing
+		if s == nil || s.ttl == 0 || s.cut && c.saying[key] == nil { // the beginning or the end of the session's trace is missing
 			continue
 		}
 		for _, x := range states {
@@ -128,10 +125,9 @@ func (c *checker) compareShown() {
 	}
 }
 
-// compareEnded looks for claims of a session that succeeded although they were sent after its
-// eviction (M1). It also looks for heartbeats that succeeded although they were sent after the
-// eviction was. Such a heartbeat either came first and changed the version, or found no record
-// (M2).
+// compareEnded looks for successful claims that a session sent after its eviction (M1). It also
+// looks for successful heartbeats that the session sent after the eviction was sent. In a correct
+// store, such a heartbeat either arrives first and changes the version, or finds no record (M2).
 func (c *checker) compareEnded(e *eviction) {
 	s := c.sessions[e.of]
 	if s == nil {
@@ -154,7 +150,7 @@ func (c *checker) compareEnded(e *eviction) {
 	}
 }
 
-// compareGift looks for a shard that was transferred to a session after its eviction (A5).
+// compareGift looks for a shard that was transferred to an evicted session (A5).
 func (c *checker) compareGift(g *gift) {
 	if e, ok := c.evicted[g.fence.Session]; ok && g.sent.Sub(e.done) > c.apart(g.by, e.by) {
 		c.breach(Breach{Rule: "A5", Time: g.sent, Shard: string(g.fence.Shard), Nodes: []string{g.by}, Text: fmt.Sprintf(
@@ -170,14 +166,14 @@ type gift struct {
 	by    string
 }
 
-// compareBegins compares the heads with which leases began with the commits before them (S3,
-// S4, L1). Commits and tokens are numbered, so this needs no clock.
+// compareBegins compares the head at the start of each lease with the earlier commits (S3, S4, L1).
+// Because commits and tokens are numbered, the comparison needs no clock.
 func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
-	acks := c.acks[shard] // by number
+	acks := c.acks[shard] // sorted by number
 	byToken := slices.Clone(acks)
 	slices.SortStableFunc(byToken, func(a, b ackedSpan) int { return cmp.Compare(a.Fence.Token, b.Fence.Token) })
 	slices.SortStableFunc(begins, func(a, b begin) int { return cmp.Compare(a.fence.Token, b.fence.Token) })
-	var last *ackedSpan // with the largest number among those under smaller tokens
+	var last *ackedSpan // the largest number among commits under smaller tokens
 	for i := range begins {
 		if c.ctx.Err() != nil {
 			return
@@ -201,7 +197,7 @@ func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	}
 }
 
-// compareHead compares the head with which a lease began with the acknowledged commits.
+// compareHead compares the head at the start of a lease with the acknowledged commits.
 func (c *checker) compareHead(shard driver.ShardID, b *begin, acks []ackedSpan) {
 	n := b.head.Number
 	i, _ := slices.BinarySearchFunc(acks, n, func(a ackedSpan, n driver.WriteNo) int { return cmp.Compare(a.To, n) })
@@ -221,7 +217,7 @@ func (c *checker) compareHead(shard driver.ShardID, b *begin, acks []ackedSpan) 
 	c.breach(at)
 }
 
-// joinedBy reports whether all commits under a token are known.
+// The result is true if all commits under the token are known.
 func (c *checker) joinedBy(shard driver.ShardID, token driver.Token) bool {
 	for f := range c.joined {
 		if f.Shard == shard && f.Token == token {

@@ -7,33 +7,31 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// runner compares what a runner did with its machine. It compares calls, answers, and events of
-// leases for the application.
+// A runner's actions are compared with its machine's requests. The actions are calls, answers, and
+// lease events for the application.
 type runner struct {
-	on     bool // there is something to compare
+	on     bool // the runner's actions are compared
 	made   map[fsm.CallID]*made
-	views  []*Call // not yet given to the machine
+	views  []*Call // views that the machine has not received yet
 	leases map[driver.Fence]*told
-	begun  map[driver.ShardID]driver.Fence // whose handler runs
-	ending []driver.Fence                  // revoked in the step before, but the application has not been notified
-	resync fsm.Instant                     // of the last step that asked for a full read; 0: done
-	last   fsm.Instant                     // of the step before
+	begun  map[driver.ShardID]driver.Fence // leases whose handlers are running
+	ending []driver.Fence                  // leases revoked in the previous step; the application has not been notified of them yet
+	resync fsm.Instant                     // instant of the last step that requested a full read; 0 once that read is done
+	last   fsm.Instant                     // instant of the previous step
 	until  map[driver.SessionID]fsm.Instant
 }
 
-// made is a call of the machine.
 type made struct {
 	out  Effect
-	call *Call // nil: not yet made
+	call *Call // nil if the call has not been made yet
 }
 
-// told is a lease that the machine was granted.
 type told struct {
-	open                     bool // not revoked
-	begun, returned, drained bool // drained: the machine knows of the return
+	open                     bool // the lease has not been revoked
+	begun, returned, drained bool // drained means that the machine knows that the handler has returned
 	ended                    fsm.Instant
-	last                     driver.WriteNo // commit, or one before the lease, or one in doubt
-	seq                      driver.Seq     // entry of the log after it
+	last                     driver.WriteNo // number of the last commit, which may be from before the lease or in doubt
+	seq                      driver.Seq     // last log entry after that commit
 	seqKnown                 bool
 }
 
@@ -42,7 +40,8 @@ func newRunner(on bool) *runner {
 		begun: make(map[driver.ShardID]driver.Fence), until: make(map[driver.SessionID]fsm.Instant)}
 }
 
-// differs notes a breach of the runner, once for each run, because later ones may follow from it.
+// Only one breach by the runner is recorded for each run, because later breaches may follow from
+// it.
 func (t *tracer) differs(rule string, shard driver.ShardID, format string, args ...any) {
 	if !t.runner.on {
 		return
@@ -52,7 +51,6 @@ func (t *tracer) differs(rule string, shard driver.ShardID, format string, args 
 	t.breach(Breach{Rule: rule, Time: t.now, Shard: string(shard), Nodes: []string{t.run.Node}, Text: fmt.Sprintf(format, args...)})
 }
 
-// called compares a call with the machine's request.
 func (t *tracer) called(c *Call) {
 	r := t.runner
 	if !r.on {
@@ -83,7 +81,7 @@ func (t *tracer) called(c *Call) {
 	m.call = c
 }
 
-// given compares an answer or a view with the store's.
+// The answer or view that the machine received must match what the store sent.
 func (t *tracer) given(in *Input, at fsm.Instant) {
 	r := t.runner
 	if !r.on {
@@ -121,7 +119,7 @@ func (t *tracer) replied(in *Input) {
 	delete(t.runner.made, in.Call)
 }
 
-// replyTo returns the input kind that answers an effect.
+// replyTo returns the kind of input that answers an effect.
 func replyTo(effect string) string {
 	for i := range fsm.EffClose {
 		if e := i + 1; effects[e] == effect {
@@ -144,8 +142,8 @@ func (t *tracer) viewed(in *Input) {
 		t.differs("S13", "", "the machine was given a state as of %v, which was read at %v", in.SentAt, c.Sent)
 	case c.Answer != in.hash():
 		t.differs("S13", "", "the machine was given another state than was read")
-	// This compares the runner's instant, which is before the call reached the backend. In
-	// between, the machine may ask for the full state.
+	// SentAt is an instant before the call reached the backend. Between SentAt and the call, the
+	// machine may request the full state.
 	case r.resync != 0 && in.SentAt > r.resync && !c.Full:
 		t.differs("S13", "", "the machine asked for the full state at %v, and what was read at %v is what had changed only",
 			r.resync, in.SentAt)
@@ -154,7 +152,6 @@ func (t *tracer) viewed(in *Input) {
 	}
 }
 
-// asks notes a step's request to the runner.
 func (t *tracer) asks(e *Effect, at fsm.Instant) {
 	r := t.runner
 	if e.Call != 0 {
@@ -176,7 +173,7 @@ func (t *tracer) asks(e *Effect, at fsm.Instant) {
 	}
 }
 
-// told compares an event of a lease for the application with the machine's.
+// Each lease event that the application saw is compared with the machine's lease.
 func (t *tracer) told(x *Lease, at fsm.Instant) {
 	r, f := t.runner, x.Fence
 	if !r.on {
@@ -224,7 +221,6 @@ func (t *tracer) told(x *Lease, at fsm.Instant) {
 	}
 }
 
-// drained compares the end of a handler with the machine's input.
 func (t *tracer) drained(in *Input) {
 	for f, l := range t.runner.leases {
 		if f.Shard == in.Shard && f.Token == in.Token && l.returned {
@@ -236,7 +232,7 @@ func (t *tracer) drained(in *Input) {
 		in.Token, in.Shard)
 }
 
-// outcome compares commits with the lease.
+// Commits are compared with the lease under which they were made.
 func (t *tracer) outcome(a *Acks) {
 	r, f := t.runner, a.Fence
 	l := r.leases[f]
@@ -268,7 +264,7 @@ func (t *tracer) outcome(a *Acks) {
 	l.last, l.seq, l.seqKnown = max(l.last, a.To), a.Seq, !a.Doubt
 }
 
-// ends compares, at the end of a whole trace, the machine's requests with what was done.
+// At the end of a whole trace, the machine's requests must match the runner's actions.
 func (t *tracer) ends() {
 	for id, m := range t.runner.made {
 		if m.call == nil {

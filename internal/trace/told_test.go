@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// TestPlantedRunner: what a runner does that is not what its machine does is found, and so is a
-// store whose answers do not fit together. Each fault breaks no other rule, and no step.
+// TestPlantedRunner: the check finds a runner that acts differently from its machine, and a store
+// with inconsistent answers. Each fault breaks no other rule, and no step.
 func TestPlantedRunner(t *testing.T) {
 	t.Parallel()
 	call := func(kind string, f func(*trace.Call)) func(*scene) {
@@ -92,7 +92,7 @@ func TestPlantedRunner(t *testing.T) {
 	}
 }
 
-// TestPlantedNothing: what a runner may do is no breach.
+// TestPlantedNothing: the permitted actions of a runner are not breaches.
 func TestPlantedNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*scene){
@@ -120,15 +120,15 @@ func TestPlantedNothing(t *testing.T) {
 	}
 }
 
-// later moves a record of the first member's behind another one.
+// later moves a record of the first member behind another one.
 func (s *scene) later(i, behind int) {
 	r := s.tape[0].recs[i]
 	s.tape[0].recs = slices.Insert(s.tape[0].recs, behind+1, r)
 	s.drop(i)
 }
 
-// begins has the second lease find another head, of which token made the last commit, and commit
-// behind it.
+// begins makes the second lease begin with a different head, whose last commit is under token, and
+// makes it commit after this head.
 func (s *scene) begins(n driver.WriteNo, seq driver.Seq, token driver.Token) {
 	for _, r := range s.tape[1].recs {
 		switch {
@@ -140,15 +140,14 @@ func (s *scene) begins(n driver.WriteNo, seq driver.Seq, token driver.Token) {
 	}
 }
 
-// silent has the second lease commit nothing.
 func (s *scene) silent() {
 	s.tape[1].recs = slices.DeleteFunc(s.tape[1].recs, func(r *trace.Record) bool { return r.Acks != nil })
 }
 
-// end is the instant after the last record of the first member.
+// end returns the instant after the last record of the first member.
 func (s *scene) end() fsm.Instant { return s.tape[0].recs[len(s.tape[0].recs)-1].At + 1 }
 
-// adds adds a view at the end, read as it is given.
+// adds adds a view at the end, which the member reads unchanged.
 func (s *scene) adds(v *driver.View) {
 	s.step(0, time.Duration(s.end()), fsm.Input{Kind: fsm.InObserved, SentAt: s.end(), View: v})
 }
@@ -163,7 +162,7 @@ func (s *scene) beats(versions ...driver.Version) {
 	}
 }
 
-// state shows what the second member says.
+// state shows the state that the second member publishes.
 func (s *scene) state(n driver.UpdateNo, weight int32) {
 	s.tape[1].head.Runner = false
 	if n > 0 {
@@ -173,20 +172,20 @@ func (s *scene) state(n driver.UpdateNo, weight int32) {
 	s.adds(&driver.View{Members: []driver.Member{{Session: session(1, 1), Node: "b", TTL: ttl, MemberState: driver.MemberState{Weight: weight, Update: n}}}})
 }
 
-// back has a session go and be there again.
 func (s *scene) back() {
 	s.adds(&driver.View{Gone: []driver.SessionID{"z"}})
 	s.adds(&driver.View{Members: []driver.Member{{Session: "z", Node: "z", TTL: ttl}}})
 }
 
-// views has the first member read once more, and the machine learn of it or not.
+// views makes the first member read once more. The machine may or may not learn of the view.
 func (s *scene) views(given bool) {
 	if s.adds(&driver.View{}); !given {
 		s.tape[0].recs = s.tape[0].recs[:len(s.tape[0].recs)-1]
 	}
 }
 
-// asksAtLast has the last step ask for a call, which is made or not, and not answered.
+// asksAtLast makes the last step request a call. The call is made if made is set, and is not
+// answered.
 func (s *scene) asksAtLast(made bool) {
 	e := trace.Effect{Kind: "read", Call: 999}
 	s.tape[0].recs = append(s.tape[0].recs, &trace.Record{At: s.end(), In: &trace.Input{Kind: "wake"}, Out: []trace.Effect{e}})
@@ -195,14 +194,15 @@ func (s *scene) asksAtLast(made bool) {
 	}
 }
 
-// resync has a step ask for the full state, and what is read next be that or not.
+// resync makes a step request the full state. The next read is of the full state only if full is
+// set.
 func (s *scene) resync(full bool) {
 	s.tape[0].recs = append(s.tape[0].recs, &trace.Record{At: s.end(), In: &trace.Input{Kind: "wake"}, Out: []trace.Effect{{Kind: "resync"}}})
 	s.adds(&driver.View{Reset: full})
 }
 
-// overtaken has the first member's machine ask for the full state while a read of what has changed
-// is on its way to the backend.
+// overtaken makes the first member's machine request the full state while a read of changes is in
+// transit to the backend.
 func (s *scene) overtaken() {
 	sent := s.end()
 	s.step(0, time.Duration(sent+1), fsm.Input{Kind: fsm.InObserved, SentAt: sent, View: &driver.View{}})
@@ -215,7 +215,7 @@ func (s *scene) overtaken() {
 		Out: []trace.Effect{{Kind: "resync"}}})
 }
 
-// doubt has the first member's lease end with a commit of which nothing is known.
+// doubt makes the first member's lease end with a commit of unknown outcome.
 func (s *scene) doubt() {
 	i := s.place(func(r *trace.Record) bool { return r.Acks != nil })
 	a := *s.tape[0].recs[i].Acks
@@ -223,7 +223,7 @@ func (s *scene) doubt() {
 	s.tape[0].recs = slices.Insert(s.tape[0].recs, i+1, &trace.Record{At: s.tape[0].recs[i].At, Acks: &a})
 }
 
-// evicted has the second member evict the first at an instant of its own.
+// evicted makes the second member evict the first at a given instant.
 func (s *scene) evicted(at time.Duration) {
 	s.evicts(at)
 	for i := range s.tape[1].recs {
@@ -233,7 +233,8 @@ func (s *scene) evicted(at time.Duration) {
 	}
 }
 
-// gives has the second member end the first one's session, and give it a shard afterwards.
+// gives makes the second member end the first member's session, and give that session a shard
+// afterwards.
 func (s *scene) gives() {
 	s.evicts(7 * time.Second)
 	f := driver.Fence{Shard: "s", Session: session(1, 1), Token: 9}

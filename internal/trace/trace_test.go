@@ -23,7 +23,6 @@ import (
 
 var hour = flag.Duration("hour", 2*time.Second, "how much of the hour TestHour looks at")
 
-// sources are the traces in a directory.
 func sources(t *testing.T, dir string) []trace.Source {
 	t.Helper()
 	all, err := trace.FilesIn(dir)
@@ -33,7 +32,7 @@ func sources(t *testing.T, dir string) []trace.Source {
 	return all
 }
 
-// check wants the traces to be accepted, each step compared.
+// check expects that the traces are accepted and that each step was compared.
 func check(t *testing.T, dir string) *trace.Report {
 	t.Helper()
 	r, err := trace.Check(t.Context(), sources(t, dir), trace.DefaultClockError)
@@ -51,8 +50,8 @@ func check(t *testing.T, dir string) *trace.Report {
 	return r
 }
 
-// TestMembers has three members lead shards, commit, hand over, fall silent and stop: each step
-// of each is as the rules say, and what they did fits together.
+// TestMembers makes three members lead shards, commit, hand over, fall silent and stop. Each step
+// follows the rules, and the members' actions are consistent.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,7 +90,8 @@ func TestMembers(t *testing.T) {
 		if err := e.Contend(handler, "a", "b", "c", "_lock.d"); err != nil {
 			t.Fatal(err)
 		}
-		// What happens before Run counts: it may say in which order shards are settled.
+		// Events before Run count, because they may determine the order in which shards are
+		// settled.
 		if err := e.Internal(seam.Key{}).Prefer(seam.Preference{Shard: "c", First: "x"}, seam.Preference{Shard: "b", First: "x"}); err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +141,9 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestHour: an hour of 1,000 shards, each with 10 commits a second, takes 200 MB at most. It looks
-// at -hour of it, from when all are led.
+// TestHour: the trace of an hour of 1,000 shards, each with 10 commits a second, takes at most 200
+// MB. The test measures the part of the hour that the flag -hour specifies, beginning when all
+// shards have leaders.
 func TestHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testHour)
@@ -218,7 +219,8 @@ func testHour(t *testing.T) {
 	check(t, dir)
 }
 
-// TestNoDirectory: a member whose trace cannot be written does not start, and says what to change.
+// TestNoDirectory: a member that cannot write its trace does not start, and its error says what to
+// change.
 func TestNoDirectory(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "ns", nil)
@@ -232,7 +234,7 @@ func TestNoDirectory(t *testing.T) {
 	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "TraceDir: ") || !strings.Contains(err.Error(), "has to be a directory") {
 		t.Errorf("Run: %v", err)
 	}
-	<-e.Done()
+	<-e.Internal(seam.Key{}).Done()
 	if err := e.Contend(func(context.Context, *core.Lease) error { return nil }, "s"); !errors.Is(err, core.ErrStopped) {
 		t.Errorf("Contend: %v", err)
 	}

@@ -1,9 +1,9 @@
-// Package ample limits the waits of tests outside of synctest bubbles, so that no test fails
-// because the machine is busy.
+// Package ample limits how long tests outside synctest bubbles wait. The limits are generous enough
+// that a busy machine does not make tests fail.
 //
-// A test waits for a condition with Wait. It asserts orders of events and counts of calls. If an
-// elapsed time is itself the subject of a test, a Gauge judges it. internal/proof/archtest forbids
-// every other comparison of an elapsed time, and lists the callers of AtMost.
+// A test waits for a condition with Wait, and then checks the order of events and the number of
+// calls. To check how long an operation took, a test uses a Gauge. Package archtest forbids all
+// other comparisons of elapsed times, and lists the callers of AtMost.
 package ample
 
 import (
@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Time limits a wait for something that a working program does within a second on a quiet machine.
+// Time limits each wait for an event. On a quiet machine, a working program causes such an event
+// within a second.
 const Time = 2 * time.Minute
 
 const poll = 5 * time.Millisecond
@@ -28,8 +29,8 @@ type T interface {
 	Skipf(format string, args ...any)
 }
 
-// Wait polls cond until it returns true. After Time it fails the test with what, the name of the
-// event that did not happen.
+// Wait polls cond until it returns true. After Time, Wait fails the test and reports what did not
+// happen.
 func Wait(t T, what string, cond func() bool) {
 	t.Helper()
 	if !Soon(context.Background(), cond) {
@@ -37,8 +38,9 @@ func Wait(t T, what string, cond func() bool) {
 	}
 }
 
-// Soon polls cond and reports whether it returned true before Time was over and before ctx ended.
-// It is for goroutines, which must not call Fatal, and for messages that the outcome makes.
+// Soon polls cond until it returns true, Time has passed, or ctx has ended. Soon reports whether
+// cond returned true. Use Soon in goroutines, which must not call Fatal, and in tests that report
+// the outcome themselves.
 func Soon(ctx context.Context, cond func() bool) bool {
 	for end := time.Now().Add(Time); !cond(); {
 		if ctx.Err() != nil || time.Now().After(end) {
@@ -49,8 +51,8 @@ func Soon(ctx context.Context, cond func() bool) bool {
 	return true
 }
 
-// During yields about every pause, until d is over: for loads, and for conditions that must hold for a
-// while. It yields once at least.
+// During yields at least once, and then about once per pause, until d has passed. Use During to
+// produce load, or to check conditions that must stay true for a while.
 func During(d, pause time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		end := time.Now().Add(d)
@@ -60,7 +62,7 @@ func During(d, pause time.Duration) iter.Seq[int] {
 	}
 }
 
-// AtLeast fails the test if took is less than least. A slow machine cannot make it fail.
+// AtLeast fails the test if took is less than least. A slow machine never causes this failure.
 func AtLeast(t T, what string, took, least time.Duration) {
 	t.Helper()
 	if took < least {
@@ -68,20 +70,21 @@ func AtLeast(t T, what string, took, least time.Duration) {
 	}
 }
 
-// Gauge tells a slow program from a slow machine. Beside the test it runs a no-op of the same
-// kind as the test's subject. Like Skip and Fatal, its method belongs into the test's goroutine.
+// Gauge distinguishes a slow program from a slow machine. During the test, a Gauge repeatedly runs
+// a no-op that is similar to the test's subject. Like Skip and Fatal, AtMost may be called only in
+// the test's goroutine.
 type Gauge struct {
 	t     T
 	usual time.Duration
 
 	mu      sync.Mutex
-	began   time.Time // start of the running no-op; zero between two
+	began   time.Time // start of the running no-op; zero if none runs
 	longest time.Duration
 }
 
-// Beside runs noop once, and then every 20 ms until the test ends. Usual is the longest time that
-// noop takes on a quiet machine, with a margin. A nil noop sleeps for a millisecond: it
-// notices a machine whose processors are busy.
+// Beside runs noop once, and then every 20 ms until the test ends. Set usual to the longest time
+// that noop takes on a quiet machine, plus a margin. If noop is nil, Beside uses a no-op that
+// sleeps for a millisecond, which detects busy processors.
 func Beside(t T, usual time.Duration, noop func()) *Gauge {
 	t.Helper()
 	if noop == nil {
@@ -118,7 +121,7 @@ func (g *Gauge) time(noop func()) {
 	g.longest, g.began = max(g.longest, time.Since(g.began)), time.Time{}
 }
 
-// slowest returns the longest time of a no-op, the running one included.
+// slowest returns the longest time that a no-op has taken, including the running no-op.
 func (g *Gauge) slowest() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,8 +131,8 @@ func (g *Gauge) slowest() time.Duration {
 	return max(g.longest, time.Since(g.began))
 }
 
-// AtMost fails the test if took is more than most. If a no-op has taken longer than usual since
-// Beside, AtMost skips the test instead, because the machine was too slow to tell.
+// AtMost fails the test if took exceeds most. If a no-op has taken longer than usual since Beside
+// was called, AtMost skips the test instead, because the machine was too slow for a verdict.
 func (g *Gauge) AtMost(what string, took, most time.Duration) {
 	g.t.Helper()
 	if took <= most {
@@ -143,7 +146,8 @@ func (g *Gauge) AtMost(what string, took, most time.Duration) {
 	g.t.Errorf("%s took %v, want at most %v; a no-op took at most %v", what, took, most, g.slowest())
 }
 
-// note appends a line to the file STEP_NOTES, which .ci/steps shows and counts at its end.
+// note appends a line to the file given by the variable STEP_NOTES. At the end, .ci/steps shows and
+// counts these lines.
 func note(line string) {
 	if file, err := os.OpenFile(os.Getenv("STEP_NOTES"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
 		_, _ = file.WriteString(line + "\n")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// recorder is a test that notes how it ended.
+// recorder is a T that records how the test ended.
 type recorder struct {
 	testing.TB
 	outcome string
@@ -69,7 +69,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// TestHangingNoop: a no-op that has not returned counts too.
+// TestHangingNoop: the gauge also measures a no-op that has not returned.
 func TestHangingNoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,6 @@ func check(t *tree) []finding {
 	return append(out, checkVars(t, places)...)
 }
 
-// TestRepository checks this repository by the rules.
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	src, err := repository()
@@ -41,8 +40,8 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// TestElapsed checks the tests by the rule of checkElapsed, and the callers of AtMost by their
-// list.
+// TestElapsed checks the tests against the rule of checkElapsed, and the callers of AtMost against
+// their list.
 func TestElapsed(t *testing.T) {
 	t.Parallel()
 	src, err := repository()
@@ -66,7 +65,7 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// TestIdle finds rows for missing packages, and rows for which an earlier row decides.
+// TestIdle finds rows for missing packages, and rows that never apply because of an earlier row.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	src := &tree{pkgs: []*pkg{{dir: "core"}, {dir: "cmd/demo/sub"}, {dir: "new"}}}
@@ -80,7 +79,7 @@ func TestIdle(t *testing.T) {
 }
 
 // TestChecks runs the checks on a module in which every rule is broken. The findings must be
-// exactly those of its want comments.
+// exactly those in the module's want comments.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("testdata", "module")
@@ -126,7 +125,7 @@ func compare(t *testing.T, src *tree, root string, found []finding) {
 	}
 }
 
-// TestMatch: a folder does not match one whose name only begins alike.
+// TestMatch: a folder does not match a folder whose name merely begins in the same way.
 func TestMatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

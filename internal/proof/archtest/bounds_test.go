@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// checkBounds finds decoders, lists and ranges of records without a limit of bytes, in packages
-// that read untrusted data:
+// checkBounds finds decoders, lists and ranges of records without a size limit, in packages that
+// read untrusted data. The rules are:
 //
 //   - JSON is decoded by package boundjson;
 //   - TestBombs of the package calls each decoder, or a function that calls it: a function that decodes JSON or
@@ -86,7 +86,7 @@ func decodes(fn *ast.FuncDecl, info *types.Info) (found bool) {
 }
 
 // triedByBombs returns the names of a package's functions that its TestBombs calls, directly or
-// through another one of them.
+// through another of these functions.
 func triedByBombs(p *pkg) map[string]bool {
 	named := func(d *ast.FuncDecl) (all []string) {
 		ast.Inspect(d, func(n ast.Node) bool {

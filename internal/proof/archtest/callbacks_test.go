@@ -45,8 +45,8 @@ func callbacksOf(t *tree) (out []string) {
 	return out
 }
 
-// TestCallbacks: for each function that an application provides, callbacks states the result if the
-// function ends its goroutine. Package goexit calls it, or a goroutine of the application does.
+// TestCallbacks: callbacks states what happens if a function that an application provides ends its
+// goroutine. Either package goexit or one of the application's goroutines calls such a function.
 func TestCallbacks(t *testing.T) {
 	t.Parallel()
 	src, err := repository()

@@ -1,13 +1,13 @@
-// Package archtest has tests of this repository's architecture: which package may import which, and
-// constructs that no package may contain. It has no other code, and nothing imports it.
+// Package archtest tests this repository's architecture: which packages a package may import, and
+// which constructs are forbidden. Package archtest contains only tests, and no package imports it.
 //
-// The import table is in rules_test.go, one row per package. A new package fails the test until it
-// has a row. So a reviewer decides its imports, not the first import that compiles. The other rules
-// stand beside the code that checks them, in forbid_test.go and vars_test.go.
+// The import table in rules_test.go has one row per package. If a package has no row, the test
+// fails. Therefore, a reviewer must approve the imports of each new package. The other rules are
+// next to the code that checks them, in forbid_test.go and vars_test.go.
 //
-// All files are read, with any build constraints and in nested modules too. Test files may import
-// and do anything, and so may files that are only built by hand (//go:build ignore).
+// The tests read the files of all modules, regardless of build constraints. Test files, and files
+// with the constraint //go:build ignore, are exempt.
 //
-// The checks are tested against the synthetic module in testdata/module. They must report each line
-// there that ends in a want comment, and no other.
+// The module in testdata/module shows that the checks work. In testdata/module, the checks must
+// report every line that ends in a want comment, and no other line.
 package archtest

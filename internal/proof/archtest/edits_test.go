@@ -9,8 +9,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// TestMutantsFit checks that the place of each mutant's edits exists in the code, and compiles
-// nothing. mutate.Listed checks that it finds all mutants, where they are compiled.
+// TestMutantsFit checks, without compiling, that the place of each mutant's edits exists in the
+// code. In the packages that compile the mutants, mutate.Listed checks that this test finds all
+// mutants.
 func TestMutantsFit(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")

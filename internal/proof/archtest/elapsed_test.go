@@ -11,9 +11,9 @@ import (
 )
 
 // checkElapsed finds comparisons of an elapsed time, or of the current time with a deadline, in
-// tests and in packages that judge for tests. On a busy machine such a comparison fails for lack of
-// time. Two places are exempt: synctest bubbles, whose time is virtual, and internal/proof/ample,
-// which has the helpers that wait and the one that calibrates.
+// tests and in packages that make checks for tests. On a busy machine, such a comparison may fail.
+// Two places are exempt: synctest bubbles, whose time is virtual, and internal/proof/ample, which
+// contains the helpers that wait and the helper that calibrates.
 //
 // A bubble is the function given to synctest.Test, bubble, bubbleAlone or inBubble, a function with
 // a parameter or receiver *world or *World, and a function that only such functions use. An elapsed
@@ -48,7 +48,7 @@ func checkElapsed(t *tree) (out []finding, callers []string) {
 	return out, slices.Compact(callers)
 }
 
-// elapsedIn checks own, files of a package that unit has completely.
+// elapsedIn checks the files in own. They belong to the package whose files are all in unit.
 func (t *tree) elapsedIn(p *pkg, unit, own []*ast.File, clock *types.Package) (out []finding, callers []string) {
 	e := &elapsed{info: t.resolveWith(&pkg{dir: p.dir, files: unit}, hollow{clock}), short: map[types.Object]bool{}, end: map[types.Object]bool{}}
 	e.bubbles(unit)
@@ -74,8 +74,8 @@ func usesTime(f *ast.File) bool {
 	return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return imported(i) == "time" })
 }
 
-// timePackage returns the parts of package time that the check needs, because package time is not
-// compiled for it.
+// timePackage returns the parts of package time that the check needs, because the check does not
+// compile package time.
 func timePackage() *types.Package {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "time.go", `package time
@@ -125,10 +125,11 @@ func (Time) UnixNano() int64
 	return p
 }
 
-// judging are packages that judge for tests in files outside tests.
+// judging lists packages whose files outside tests make checks for tests.
 var judging = []string{"conformance/...", "internal/proof/..."}
 
-// units returns the packages of a folder: one with its tests, and one that tests it from outside.
+// units returns the packages of a folder: the package with its tests, and the external test
+// package.
 func units(p *pkg) [][]*ast.File {
 	inner, outer := slices.Clone(p.files), []*ast.File(nil)
 	for _, f := range p.tests {
@@ -203,7 +204,7 @@ func (e *elapsed) bubbles(files []*ast.File) {
 			return true
 		})
 	}
-	// A function is inside if it is used, and only from inside.
+	// A function is inside if it is used, and used only from inside.
 	used := map[types.Object]int{}
 	count := func(into map[types.Object]int) func(ast.Node) bool {
 		return func(n ast.Node) bool {
@@ -278,7 +279,7 @@ func hasWorld(l *ast.FieldList) bool {
 	})
 }
 
-// follow notes which objects get an elapsed time or a deadline in a node.
+// follow records which objects get an elapsed time or a deadline in a node.
 func (e *elapsed) follow(n ast.Node, _ string) {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
@@ -333,7 +334,7 @@ func typeOf(o types.Object) (*types.Signature, bool) {
 	return sig, ok
 }
 
-// results notes which results of a function are elapsed times or deadlines. Signatures have
+// results records which results of a function are elapsed times or deadlines. Signatures have
 // objects for unnamed results too.
 func (e *elapsed) results(sig *types.Signature, body ast.Node) {
 	ast.Inspect(body, func(n ast.Node) bool {
@@ -390,8 +391,8 @@ func (e *elapsed) mark(o types.Object, from any) {
 	}
 }
 
-// object returns the object that an expression names: a variable, a field, or for an element its
-// whole.
+// object returns the object that an expression names, which is a variable or a field. For an
+// element, the object is that of the whole value.
 func (e *elapsed) object(x ast.Expr) types.Object {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -421,7 +422,7 @@ func (e *elapsed) call(x *ast.CallExpr) (from, name string) {
 	return "", ""
 }
 
-// isShort reports whether the expression is an elapsed time, or is made from one.
+// isShort reports whether the expression is an elapsed time, or is derived from one.
 func (e *elapsed) isShort(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.CallExpr:
@@ -453,7 +454,7 @@ func (e *elapsed) isShort(x ast.Expr) bool {
 	return false
 }
 
-// ofDuration are methods of a duration whose result is another form of it.
+// ofDuration lists the methods of a Duration that return it in a different form.
 var ofDuration = []string{"Seconds", "Milliseconds", "Microseconds", "Nanoseconds", "Minutes", "Round", "Truncate", "Load", "Abs"}
 
 // isTime reports whether the expression is an instant.
@@ -485,7 +486,7 @@ func isComparison(op token.Token) bool {
 func (e *elapsed) judges(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
-		// A check whether a variable is set is no judgement.
+		// Checking whether a variable is set is not a comparison of times.
 		return isComparison(n.Op) && (e.isShort(n.X) && !isZero(n.Y) || e.isShort(n.Y) && !isZero(n.X))
 	case *ast.CallExpr:
 		sel, ok := n.Fun.(*ast.SelectorExpr)

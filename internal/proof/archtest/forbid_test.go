@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// vague are names that describe no purpose of a package.
+// vague lists names that do not describe a package's purpose.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base"}
 
 // checkForbidden finds constructs that no package may contain, or that the packages in places may
 // not contain:
 //
 //   - a package name that describes no purpose;
-//   - func init: a program's behaviour must follow from its calls;
-//   - an interface for the clock: the machine gets instants, and the runner is tested under
+//   - func init: a program's behavior must follow from its calls;
+//   - an interface for the clock: the state machine gets instants, and tests of the runner use
 //     testing/synctest;
-//   - a transaction of type any: the compiler would not see the wrong one;
+//   - a transaction of type any: the compiler would not detect a wrong type;
 //   - in a pure package: clocks, timers, goroutines, channels, unseeded randomness;
 //   - in a silent package: logging, printing, the standard streams.
 func checkForbidden(t *tree, places layout) []finding {

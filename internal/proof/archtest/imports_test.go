@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// checkImports checks every package by its row of the table.
 func checkImports(t *tree, rows []row) []finding {
 	var out []finding
 	for _, p := range t.pkgs {
@@ -37,7 +36,7 @@ func checkImports(t *tree, rows []row) []finding {
 	return out
 }
 
-// checkFloors finds imports that run up from a floor, or across it.
+// checkFloors finds imports from a higher floor, or from another wing of the same floor.
 func checkFloors(t *tree, floors [][][]string) []finding {
 	var out []finding
 	for _, p := range t.pkgs {
@@ -64,7 +63,7 @@ func checkFloors(t *tree, floors [][][]string) []finding {
 	return out
 }
 
-// floorOf returns the floor and wing of a package, -1 without one.
+// floorOf returns the floor and wing of a package, or -1 if it has none.
 func floorOf(floors [][][]string, dir string) (floor, wing int) {
 	for _, has := range []func([]string, string) bool{slices.Contains[[]string], match} {
 		for i, wings := range floors {
@@ -78,12 +77,12 @@ func floorOf(floors [][][]string, dir string) (floor, wing int) {
 	return -1, -1
 }
 
-// deciding returns the index of the row that decides on a package, negative if none does.
+// deciding returns the index of the row that applies to a package, or a negative number if there is
+// none.
 func deciding(rows []row, p *pkg) int {
 	return slices.IndexFunc(rows, func(r row) bool { return match([]string{r.pkg}, p.dir) })
 }
 
-// idle returns the rows that decide on no package.
 func idle(t *tree, rows []row) []row {
 	used := make([]bool, len(rows))
 	for _, p := range t.pkgs {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// licences are the licences with which the library may be built into any program, each with words
-// of its text. MPL comes first, because it names the licences that it may give way to.
+// licences lists the licenses of modules that may be built into any program, each with words of its
+// text. MPL is first, because its text names other licenses.
 var licences = []struct{ name, words string }{
 	{"MPL-2.0", "mozilla public license, version 2.0"},
 	{"MPL-2.0", "mozilla public license version 2.0"},
@@ -26,7 +26,7 @@ var licences = []struct{ name, words string }{
 	{"ISC", "permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted"},
 }
 
-// licenceOf returns the name of a text's licence, "" for one that is forbidden or unknown.
+// licenceOf returns the name of a text's license, or "" if the license is forbidden or unknown.
 func licenceOf(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	for _, l := range licences {
@@ -37,7 +37,7 @@ func licenceOf(text string) string {
 	return ""
 }
 
-// TestLicences reads the licence of every module that is built into a package of this module,
+// TestLicences reads the license of every module that is built into a package of this module,
 // except tests.
 func TestLicences(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// TestLicenceOf: a forbidden licence is not taken for an allowed one.
+// TestLicenceOf: a forbidden license is not mistaken for an allowed one.
 func TestLicenceOf(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -10,8 +10,9 @@ import (
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// hollow imports every package as an empty one. The checks need only the meaning of names inside
-// one package, so nothing must be compiled, and files for all platforms are read alike.
+// hollow imports every package as an empty package. The checks need only the meaning of names
+// inside one package. Therefore, they compile nothing, and read the files for all platforms in the
+// same way.
 type hollow struct {
 	time *types.Package // the package time, or nil
 }
@@ -41,13 +42,13 @@ func (t *tree) resolveWith(p *pkg, imports hollow) *types.Info {
 		Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}
 	conf := types.Config{Importer: imports, Error: func(error) {}, FakeImportC: true}
-	// Errors are certain, because imports are empty, and identifiers are still resolved.
+	// Errors are expected, because imports are empty. Identifiers are still resolved.
 	_, _ = conf.Check(p.dir, t.fset, p.files, info)
 	return info
 }
 
-// packageOf returns the import path of the package from which the selector selects, "" if it
-// selects from anything else.
+// packageOf returns the import path of the package from which the selector selects, or "" if it
+// does not select from a package.
 func packageOf(sel *ast.SelectorExpr, info *types.Info) string {
 	id, ok := sel.X.(*ast.Ident)
 	if !ok {

@@ -1,12 +1,13 @@
 package archtest
 
-// row has the allowed imports of one package, or of several, besides the standard library.
+// row contains the allowed imports of one or several packages, besides the standard library.
 type row struct {
 	// pkg is the package's folder relative to the root of the repository. A last
 	// element "..." matches the folder before it and everything below.
 	pkg string
-	// allow lists allowed imports, in the same form. A path whose first element has a dot is
-	// another module's, any other is this repository's. The word anything allows all.
+	// allow lists allowed imports, in the same form as pkg. A path whose first element has a dot
+	// belongs to another module. Any other path belongs to this repository. The word anything
+	// allows all imports.
 	allow []string
 	// deny lists forbidden imports that allow permits, or that are in the standard library.
 	deny []string
@@ -16,17 +17,17 @@ type row struct {
 
 const anything = "*"
 
-// floors are the floors of the house, the lowest first, each a list of wings. No import runs up,
-// nor across from one wing to another of its floor. A package belongs to the wing that
-// names it, otherwise to the first wing that matches.
+// floors lists the layers of packages, with the lowest first. Each floor is a list of wings. A
+// package must not import from a higher floor, or from another wing of its floor. A package belongs
+// to the wing that names it, or otherwise to the first wing that matches.
 var floors = [][][]string{
-	// The contract, and what says a word about an error or a peer.
+	// The contract, and packages for text about an error or a peer.
 	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/examine", "internal/goexit", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
-	// The machine that decides on leases; operators' rules.
+	// The machine that decides on leases, and operators' rules.
 	{{"internal/fsm", "internal/keyspace", "internal/mark", "internal/seam", "core/control"}},
-	// What the machine was given and did, written and checked.
+	// The traces of the machine's inputs and effects, written and checked.
 	{{"internal/trace"}},
-	// The runner. It knows no store, and rows forbids it.
+	// The runner. It knows no store, because the table rows forbids it.
 	{{"core"}},
 	// Stores, beside packages for applications on leases.
 	{
@@ -59,19 +60,20 @@ var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/
 // ofDialects are the common imports of this repository's SQL dialects.
 var ofDialects = []string{"core/driver", "backends/sql/internal/dialect", "backends/sql/internal/engine", "internal/sqlschema"}
 
-// rows is the import table. The first row that matches a package decides, and each row decides on
-// one.
+// rows is the import table. The first row that matches a package applies to it. Each row must apply
+// to a package.
 var rows = []row{
 	{pkg: "core/driver"},
 	{pkg: "internal/fsm", allow: []string{"core/driver", "internal/mark"}, deny: impure},
-	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/mark", "internal/operator", "internal/seam", "sharding"}},
+	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/mark", "internal/operator", "internal/seam", "sharding",
+		"sharding/assign", "observe/internal/count"}},
 	{pkg: "observe/tenureprom", allow: []string{
-		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover",
+		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/count", "observe/internal/takeover",
 		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
 	}},
 	// Only the API: the application chooses the SDK and its cost.
 	{pkg: "observe/tenureotel", allow: []string{
-		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
+		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/count", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
 	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/seam"}},
@@ -133,14 +135,15 @@ var rows = []row{
 
 	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
 	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/peerdial", "internal/problem",
-		"internal/seam", "sharding"}},
+		"internal/seam", "sharding", "sharding/assign"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
 	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/errtext", "internal/goexit", "internal/keyspace",
-		"internal/mark", "internal/rhythm", "internal/seam"}},
+		"internal/mark", "internal/rhythm", "internal/seam", "sharding/assign"}},
+	{pkg: "sharding/assign", allow: []string{"core", "internal/keyspace"}},
 
 	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver", "internal/errtext", "internal/seam"}},
@@ -152,12 +155,9 @@ var rows = []row{
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
 
-	{pkg: "conformance/system", allow: []string{
-		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
-	}},
 	{pkg: "conformance", allow: []string{
 		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/listing", "internal/proof/ample", "internal/proof/faultproxy",
-		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
+		"internal/proof/garbage", "internal/proof/history", "internal/proof/kvfault", "internal/proof/suite", "internal/proof/system", "internal/seam",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
 	// Beside history, so that a program that only validates does not need porcupine.
@@ -166,10 +166,10 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/faultproxy"},
 	{pkg: "internal/proof/system", allow: []string{
-		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
+		"core", "core/driver", "internal/fsm", "internal/trace", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
+		"core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
 		"internal/proof/loglines", "internal/seam", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
@@ -179,12 +179,13 @@ var rows = []row{
 	}},
 	// It knows each store besides its backend, to read its version and to remove records.
 	{pkg: "internal/proof/certify", allow: append([]string{
-		"backends/...", "conformance", "core/driver", "internal/proof/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
+		"backends/...", "conformance", "core/driver", "internal/proof/...", "internal/seam", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
 		"github.com/hashicorp/consul/api", "github.com/jackc/pgx/v5/...", "github.com/redis/go-redis/v9/...",
 	}, etcdClient...)},
 
 	// Core has everything that users need. A demonstration or example that needs the driver shows
-	// that core lacks something. The gate is no user: it holds writes between core and the backend.
+	// that core lacks something. The gate is not a user, because it holds writes between core and
+	// the backend.
 	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
 	// It reads a namespace without joining it, and names versions, which core does not.
 	{pkg: "cmd/tenure", allow: []string{anything}},
@@ -201,9 +202,9 @@ var rows = []row{
 	{pkg: "internal/examine", allow: []string{"core/driver"}},
 	{pkg: "internal/goexit"},
 	{pkg: "internal/listing", allow: []string{"core/driver"}},
+	{pkg: "internal/proof/shape", allow: []string{"internal/keyspace", "sharding/assign"}},
 	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
 	{pkg: "internal/rhythm"},
-	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
 		"backends/...", "config", "core", "internal/proof/ample", "internal/proof/faultproxy", "internal/proof/servers",
 	}},
@@ -218,14 +219,16 @@ var rows = []row{
 	{pkg: "internal/kvkeys", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/outage", allow: []string{
 		"conformance", "core", "core/driver", "follower", "internal/proof/ample", "internal/proof/faultproxy",
-		"internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
+		"internal/proof/intercept", "internal/proof/servers", "internal/proof/suite", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/loglines"},
 	{pkg: "internal/proof/share"},
+	{pkg: "internal/proof/suite", allow: []string{"core/driver"}},
 	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
 		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
+	{pkg: "observe/internal/count", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver", "internal/grants"}},
 	// It measures backends as core uses them.
 	{pkg: "internal/proof/sqlfault", allow: []string{
@@ -234,8 +237,8 @@ var rows = []row{
 	}},
 }
 
-// impure are imports forbidden to the state machine. It does no I/O, waits for nothing and shares
-// nothing. Of time and math/rand it may use the names in pureNames.
+// impure lists imports that are forbidden to the state machine, which does no I/O, never waits and
+// shares nothing. From time and math/rand, it may use only the names in pureNames.
 var impure = []string{
 	"context", "sync/...", "os/...", "net/...", "io/...", "log/...", "syscall", "runtime/...",
 	"crypto/rand", "database/...", "unsafe", "plugin",
@@ -258,7 +261,7 @@ var paced = map[string]string{
 }
 
 // figures are functions, by folder and name, whose subject is an elapsed time. A gauge of package
-// ample judges it. If the machine is too slow, these tests are skipped and prove nothing.
+// ample checks that time. If the machine is too slow, these tests are skipped and prove nothing.
 var figures = []string{
 	"backends/redis beatsWithin",
 	"backends/redis startsSoon",
@@ -283,13 +286,13 @@ var figures = []string{
 	"internal/proof/outage slow",
 	"internal/proof/sqlfault CheckWakes",
 	"internal/proof/sqlfault judge",
-	"sharding TestBalanceTime",
-	"sharding TestPlanningTime",
+	"sharding/assign TestBalanceTime",
+	"sharding/assign TestPlanningTime",
 	"sharding/stores refused",
 }
 
 // anySize are functions, by folder and name, that read untrusted data without a limit of bytes in
-// the same call. Each has its other limit, or the reason why it needs none.
+// the same call. Each entry names a different limit, or the reason why the function needs none.
 var anySize = map[string]string{
 	"backends/consul read":      "it decodes a list of Consul's one record after the other, and keeps no long value",
 	"internal/sidecar readBody": "it reads a stream of at most maxBody bytes, and every list in it is bounded",
@@ -299,15 +302,15 @@ var anySize = map[string]string{
 var readers = []string{"backends/...", "core/...", "cmd/tenure", "effect", "fence/...", "follower", "internal/changelog", "internal/operator",
 	"internal/problem", "internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
 
-// unlisted are packages to which no application gives functions, or that exist for tests.
+// unlisted are packages that call no functions of an application, or that exist for tests.
 var unlisted = []string{"backends/sql/internal/...", "bench/...", "cmd/...", "conformance/...", "core/driver", "deploy/...", "examples/...", "internal/...", "tenuretest", "tools/..."}
 
 // applied are interfaces, besides functions, that applications implement.
-var applied = []string{"fence Storage", "follower Applier", "follower Blobs", "follower Positions", "follower Restorer", "sharding Assigner"}
+var applied = []string{"fence Storage", "follower Applier", "follower Blobs", "follower Positions", "follower Restorer", "sharding/assign Assigner"}
 
-// callbacks are the functions that an application provides, by folder, type and field, with the
-// result if one ends its goroutine. The word goexit means that package goexit calls it, and a test
-// with that name shows it.
+// callbacks are the functions that an application provides, by folder, type and field, with what
+// happens if a function ends its goroutine. The word goexit means that package goexit calls it, and
+// a test with that name shows it.
 var callbacks = map[string]string{
 	"backends/consul Options.Token":          "goexit: the call fails",
 	"backends/kv Options.Fit":                "a driver gives it",
@@ -315,22 +318,11 @@ var callbacks = map[string]string{
 	"backends/sql/mysql Options.Password":    "goexit: the connection fails",
 	"backends/sql/postgres Options.Password": "goexit: the connection fails",
 
-	"core Handler":               "goexit: an error (core.Elector.serve)",
-	"core Hooks.OnGrant":         "goexit: the next event",
-	"core Hooks.OnRevoke":        "goexit: the next event",
-	"core Hooks.OnHandlerStart":  "goexit: the next event",
-	"core Hooks.OnStop":          "goexit: the next event",
-	"core Hooks.OnHandlerReturn": "goexit: the next event",
-	"core Hooks.OnSettled":       "goexit: the next event",
-	"core Hooks.OnStuck":         "goexit: the next event",
-	"core Hooks.OnRefused":       "goexit: the next event",
-	"core Hooks.OnDamaged":       "goexit: the next event",
-	"core Hooks.OnSession":       "goexit: the next event",
-	"core Hooks.OnPeer":          "goexit: the next event",
-	"core Hooks.OnCall":          "goexit: the next event",
-	"core Hooks.CallStart":       "goexit: the call goes on",
-	"core Hooks.OnDropped":       "goexit: the next event",
-	"core Options.Eligible":      "goexit: not eligible",
+	"core Handler":          "goexit: an error (core.Elector.serve)",
+	"core Hooks.OnEvent":    "goexit: the next event",
+	"core Hooks.OnCall":     "goexit: the next event",
+	"core Hooks.CallStart":  "goexit: the call goes on",
+	"core Options.Eligible": "goexit: not eligible",
 
 	"effect Func":            "in the goroutine of Do, and in doubt (effect.Ledger.carry)",
 	"effect Options.Resolve": "goexit: asked again",
@@ -340,7 +332,6 @@ var callbacks = map[string]string{
 	"fence HTTPOptions.Unfenced":       "in the goroutine of a request",
 	"fence HTTPOptions.MayWrite":       "in the goroutine of a request",
 	"fence Storage.Raise":              "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
-	"fence Storage.Load":               "in the caller's goroutine",
 	"fence Options.MayWrite":           "in the goroutine of the write",
 	"fence Options.OnRefused":          "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
 	"fence Rows.MayWrite":              "in the goroutine of the write",
@@ -356,10 +347,7 @@ var callbacks = map[string]string{
 	"follower Restorer.Restore":   "goexit: an error",
 	"follower ApplyFunc":          "goexit: an error",
 	"follower RestoreFunc":        "goexit: an error",
-	"follower Hooks.OnError":      "goexit: it was told",
-	"follower Hooks.OnApply":      "goexit: it was told",
-	"follower Hooks.OnRestore":    "goexit: it was told",
-	"follower Hooks.OnReset":      "goexit: it was told",
+	"follower Options.OnEvent":    "goexit: it was told",
 	"follower Blobs.Put":          "in the goroutine of Write",
 	"follower Blobs.Get":          "goexit: an error of the shard that is restored",
 	"follower Blobs.Delete":       "in the goroutine of Write",
@@ -372,13 +360,13 @@ var callbacks = map[string]string{
 	"observe/tenurehttp Options.Sharding": "in the goroutine of a request",
 	"observe/tenurehttp Options.Effects":  "in the goroutine of a request",
 
-	"sharding Assigner.Plan":   "in the handler of the assigner's shard, as its error",
-	"sharding Options.Prepare": "goexit: an error",
-	"sharding Options.Takes":   "goexit: false",
-	"sharding Options.Loads":   "goexit: an error",
-	"sharding Options.OnPlan":  "goexit: it was told",
-	"sharding Options.OnRange": "goexit: it was told",
-	"sharding Take":            "goexit: an error",
+	"sharding/assign Assigner.Plan": "in the handler of the assigner's shard, as its error",
+	"sharding Options.Prepare":      "goexit: an error",
+	"sharding Options.Takes":        "goexit: false",
+	"sharding Options.Loads":        "goexit: an error",
+	"sharding Options.OnPlan":       "goexit: it was told",
+	"sharding Options.OnRange":      "goexit: it was told",
+	"sharding Take":                 "goexit: an error",
 
 	"sharding/route ClientOptions.Allow":           "in the goroutine of a request",
 	"sharding/route Options.Shard":                 "in the goroutine of a request",

@@ -17,7 +17,6 @@ import (
 	"strings"
 )
 
-// tree is the source of a repository.
 type tree struct {
 	module string // path of the root module
 	fset   *token.FileSet
@@ -25,7 +24,6 @@ type tree struct {
 	pkgs   []*pkg // folders with files outside tests
 }
 
-// pkg is the files of one folder.
 type pkg struct {
 	dir   string // relative to the root, with slashes; "." is the root
 	files []*ast.File
@@ -43,7 +41,7 @@ func (f finding) String() string {
 }
 
 // load parses every package below root that the go command would see under some build constraint,
-// including those of nested modules.
+// including packages of nested modules.
 func load(root string) (*tree, error) {
 	module, err := modulePath(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -106,7 +104,7 @@ func load(root string) (*tree, error) {
 	return t, nil
 }
 
-// byHand reports whether the file is never part of a package, but a program that go run starts.
+// byHand reports whether the file is a program for "go run" that is never part of a package.
 func byHand(f *ast.File) bool {
 	for _, g := range f.Comments {
 		for _, c := range g.List {
@@ -136,7 +134,8 @@ func (t *tree) at(n ast.Node, format string, args ...any) finding {
 	return finding{pos: t.fset.Position(n.Pos()), msg: fmt.Sprintf(format, args...)}
 }
 
-// local returns the folder of an import path of the repository, and whether it is one.
+// local returns the folder of an import path, and reports whether the path belongs to the
+// repository.
 func (t *tree) local(importPath string) (dir string, ok bool) {
 	if importPath == t.module {
 		return ".", true

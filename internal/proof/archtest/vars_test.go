@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// readOnly are functions whose result cannot be changed, or is not changed.
+// readOnly are functions whose result cannot be changed, or never is.
 var readOnly = []string{
 	"errors.New", "fmt.Errorf", "github.com/tenure-go/tenure/internal/errtext.NotApplied", "regexp.MustCompile", "strings.NewReplacer",
 	"reflect.TypeFor",
@@ -19,7 +19,7 @@ var readOnly = []string{
 //
 //   - a compile-time assertion: var _ Interface = (*Type)(nil);
 //   - embedded files;
-//   - an error, named for it, or another package's error under its name;
+//   - an error whose name shows that it is one, or another package's error under its name;
 //   - not exported, a literal, or the result of a function of readOnly;
 //
 // and nothing may ever assign to it or to a part of it, or take its address.
@@ -94,7 +94,7 @@ func embedded(g *ast.GenDecl, v *ast.ValueSpec) bool {
 	return false
 }
 
-// writes finds code that changes a package-level variable, this package's or another's.
+// writes finds code that changes a package-level variable of this or another package.
 func (t *tree) writes(f *ast.File, info *types.Info, globals map[types.Object]bool) []finding {
 	var out []finding
 	check := func(target ast.Expr, doing string) {
@@ -152,7 +152,7 @@ func byPointer(m *types.Selection) bool {
 	return pointer
 }
 
-// global returns the name of the package-level variable that x is, or is a part of.
+// global returns the name of the package-level variable that x names or belongs to.
 func (t *tree) global(x ast.Expr, info *types.Info, globals map[types.Object]bool) string {
 	for {
 		switch e := x.(type) {

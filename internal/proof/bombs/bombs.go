@@ -1,4 +1,4 @@
-// Package bombs tests decoders of untrusted data with small inputs that ask for much memory.
+// Package bombs tests that small, untrusted inputs cannot make a decoder allocate too much memory.
 package bombs
 
 import (
@@ -18,8 +18,8 @@ const (
 	small  = 512 << 10 // heap bytes that any decoder may use
 )
 
-// A Decoder decodes up to Bytes bytes. Lists are the paths of its lists and maps in JSON, such as
-// "shards" or "view.members". Test puts bombs into each of them too.
+// A Decoder decodes up to Bytes bytes. Lists contains the paths of the lists and maps in its JSON,
+// such as "shards" or "view.members". Test also puts bombs into each list and map in Lists.
 type Decoder struct {
 	Name   string
 	Bytes  int
@@ -29,9 +29,10 @@ type Decoder struct {
 	Decode func(data []byte) error // must refuse every bomb
 }
 
-// Test gives each decoder bombs as long as its limit. With -short it gives a fifth of those above a
-// MiB. The decoder must refuse each, and the heap must grow by less than four times the limit. Test
-// measures the heap, so nothing else may run beside it.
+// Test gives each decoder bombs whose length is the decoder's limit. With -short, Test skips four
+// fifths of the bombs that are larger than a MiB. The decoder must refuse each bomb, and the heap
+// must grow by less than four times the limit. Because Test measures the heap, nothing else may run
+// at the same time.
 func Test(t *testing.T, all ...Decoder) {
 	for _, d := range all {
 		if err := d.Decode(d.Good); err != nil {
@@ -53,7 +54,7 @@ func Test(t *testing.T, all ...Decoder) {
 	}
 }
 
-// bomb returns a grain repeated up to size, in a list or an object at a path.
+// bomb returns JSON of the given size that repeats grain in a list or an object at the path.
 func bomb(size int, path, grain string) []byte {
 	begin, end := "", ""
 	if path != "" {

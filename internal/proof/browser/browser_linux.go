@@ -25,16 +25,17 @@ const (
 	callLimit  = time.Minute // for the answer to a call
 )
 
-// Browser is a running Chromium without a window. It ends with the test. Safe for concurrent use.
+// Browser is a running Chromium without a window. The browser ends with the test. A Browser is safe
+// for concurrent use.
 type Browser struct {
 	t   testing.TB
-	to  io.Writer       // gets the calls; guarded by mu
+	to  io.Writer       // calls are written to it; guarded by mu
 	ctx context.Context // ends with Chromium
 
 	mu      sync.Mutex
 	calls   int
 	waiting map[int]chan answer
-	said    []string // messages on pages' consoles, and refusals by their policies
+	said    []string // console messages, and refusals by the pages' policies
 }
 
 // answer is a message of the protocol: the answer to a call, or an event.
@@ -46,8 +47,9 @@ type answer struct {
 	Error  *struct{ Message string }
 }
 
-// Start starts Chromium, which reaches no host except 127.0.0.1. Without Chromium, or with -short,
-// it skips the test. If the environment requires "chromium", it fails the test instead.
+// Start starts Chromium, which can connect only to 127.0.0.1. If Chromium is missing, or if -short
+// is set, Start skips the test. If the environment requires "chromium", Start fails the test
+// instead.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	if testing.Short() {
@@ -65,7 +67,7 @@ func Start(t testing.TB) *Browser {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Its processes may still write for a moment.
+		// For a moment, Chromium's processes may still write to the directory.
 		ample.Soon(context.Background(), func() bool { return os.RemoveAll(dir) == nil })
 	})
 	callsIn, calls := pipe(t)
@@ -86,7 +88,7 @@ func Start(t testing.TB) *Browser {
 	var all sync.WaitGroup
 	all.Go(func() { ended(b.read(answers)) })
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has nothing to save
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // Chromium has nothing to save
 		_ = cmd.Wait()
 		_ = errors.Join(calls.Close(), answers.Close()) // no process reads or writes their other ends
 		all.Wait()
@@ -104,7 +106,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// read reads Chromium's messages until it ends.
+// read reads messages until Chromium ends.
 func (b *Browser) read(from io.Reader) error {
 	messages := bufio.NewReader(from)
 	for {
@@ -130,7 +132,7 @@ func (b *Browser) read(from io.Reader) error {
 	}
 }
 
-// call calls a method, in a page's session if session is not empty.
+// call calls a method. If session is not empty, the method runs in that page's session.
 func (b *Browser) call(session, method string, params, into any, limit time.Duration) {
 	b.t.Helper()
 	if params == nil {
@@ -173,20 +175,20 @@ func (b *Browser) call(session, method string, params, into any, limit time.Dura
 	}
 }
 
-// Complaints returns the messages on pages' consoles: errors, and refusals by their policies.
+// Complaints returns the errors and policy refusals that the pages reported on their consoles.
 func (b *Browser) Complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.said...)
 }
 
-// Page is one tab. Safe for concurrent use.
+// Page is one tab. A Page is safe for concurrent use.
 type Page struct {
 	b       *Browser
 	session string
 }
 
-// Options of a Page.
+// Options configures a Page.
 type Options struct {
 	Width, Height int     // CSS pixels
 	Scale         float64 // device pixels per CSS pixel
@@ -221,8 +223,7 @@ func (p *Page) call(method string, params, into any) {
 	p.b.call(p.session, method, params, into, callLimit)
 }
 
-// Eval decodes the value of a JavaScript expression, which may be a promise, into the value at
-// into.
+// Eval evaluates a JavaScript expression, which may be a promise, and decodes its value into *into.
 func (p *Page) Eval(expression string, into any) error {
 	p.b.t.Helper()
 	var out struct {
@@ -264,7 +265,7 @@ func (p *Page) Press(key string) {
 	}
 }
 
-// codes returns the number of a key to which the browser reacts, otherwise 0.
+// codes returns the key code of a key that the browser handles, or 0 for other keys.
 func codes(key string) int {
 	switch key {
 	case "Tab":

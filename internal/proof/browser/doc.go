@@ -1,3 +1,3 @@
-// Package browser drives a real Chromium in tests of pages, over the DevTools protocol on a pair of
-// pipes. It opens a page and reads values from it.
+// Package browser tests web pages in a real Chromium. It opens pages and reads values from them,
+// using the DevTools protocol over a pair of pipes.
 package browser

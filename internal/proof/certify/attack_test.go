@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,19 +21,19 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/backends/zookeeper"
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// TestRecordsAreRemoved: nothing of the run is left, and everything else is unchanged.
+// TestRecordsAreRemoved: no record of the run is left, and all other records are unchanged.
 func TestRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "mine.db")
 	o := quick(sqlite.Opener(), sqlite.Settings{Path: path, Namespace: "team", Options: sqlite.Options{TablePrefix: "mine_", PollPeriod: 5 * time.Millisecond}})
 	r := certify(t, o)
-	counted(t, r, fmt.Sprintf("2 passed, 0 failed, %d skipped", len(conformance.Cases())-2))
+	counted(t, r, fmt.Sprintf("2 passed, 0 failed, %d skipped", len(Cases())-2))
 	if r.Verdict != Held || r.Opening.Limits.PollPeriod != 5*time.Millisecond || !strings.Contains(r.Store.Version, "SQLite 3") || r.Store.Where != path {
 		t.Errorf("got %s with %+v and %+v", r.Verdict, r.Opening, r.Store)
 	}
@@ -65,8 +64,7 @@ func rowsOf(t *testing.T, file string, tables []string) {
 	}
 }
 
-// TestBeneath: the namespace of a run is valid and differs from the configured one, whatever that
-// is.
+// TestBeneath: a run's namespace is always valid, and differs from the configured namespace.
 func TestBeneath(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", driver.MaxNameLen)
@@ -127,7 +125,7 @@ func TestSecretsAreScrubbed(t *testing.T) {
 	}
 	for _, opening := range []error{nil, errors.New(secret)} {
 		r := newReport(&Options{Opener: driver.Opener{Name: "x"}}, &target{}, settings{}, "n")
-		r.took(&conformance.Report{Version: secret}, nil)
+		r.took(&suite.Report{Version: secret, Results: []suite.Result{{Case: "Acquire/Exclusive", Outcome: suite.Failed, Messages: []string{secret}}}}, nil)
 		r.find(Finding{Message: secret})
 		r.Store.Version, r.Opening.Rollback = secret, secret
 		r.Opening.Findings = []driver.Finding{{Name: "n", Value: secret, Remedy: secret}}
@@ -254,7 +252,7 @@ func TestNotOpened(t *testing.T) {
 	}
 }
 
-// TestNothingPassed: a run that judged nothing proves nothing.
+// TestNothingPassed: a run that checked nothing proves nothing.
 func TestNothingPassed(t *testing.T) {
 	t.Parallel()
 	o := quick(sqlite.Opener(), sqlite.Settings{Path: filepath.Join(t.TempDir(), "mine.db"), Namespace: "team"})
@@ -268,11 +266,13 @@ func TestNothingPassed(t *testing.T) {
 
 const hostile = "x\n# heading\n| a | b |\n</td><script>alert(1)</script> [link](http://evil) ![i](x) `code` **b** \x1b[31m\u202e ```"
 
-// TestHostileValues: no value of the configuration, the store or its errors is more than text.
+// TestHostileValues: all values of the configuration, the store and its errors are shown as plain
+// text.
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
 	r := newReport(&Options{Opener: driver.Opener{Name: hostile}}, &target{where: hostile}, settings{"path": hostile, hostile: "y"}, hostile)
-	report := &conformance.Report{Backend: hostile, Version: hostile}
+	report := &suite.Report{Backend: hostile, Version: hostile, Options: hostile,
+		Results: []suite.Result{{Case: "Acquire/Exclusive", Outcome: suite.Failed, Messages: []string{hostile, hostile}}}}
 	r.took(report, nil)
 	r.Store.Version, r.Removed, r.Left = hostile, hostile, strings.Repeat("long ", 100_000)
 	r.Opening = OpeningReport{Rollback: hostile, Findings: []driver.Finding{{Name: hostile, Value: hostile, Remedy: hostile}}}
@@ -296,7 +296,6 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// TestFolder: only an earlier report is replaced.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	refused := func(path, want string) {
@@ -335,7 +334,7 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file that appears during the run is not replaced, nor is the target of a link.
+	// Neither a file that appears during the run nor the target of a link is replaced.
 	f, err := OpenFolder(own)
 	if err != nil {
 		t.Fatal(err)
@@ -374,12 +373,11 @@ func symlink(t *testing.T, to, path string) {
 	}
 }
 
-// TestVerdict: breaches come first, and then findings that make a run worthless.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	control := func(damaged int) *SystemReport {
 		s := &SystemReport{}
-		s.Runs.Runs, s.Failed = 3, damaged
+		s.Runs, s.Failed = 3, damaged
 		return s
 	}
 	for name, c := range map[string]struct {
@@ -396,13 +394,13 @@ func TestVerdict(t *testing.T) {
 		"control":        {func(r *Report) { r.Control = control(2) }, nil, Nothing},
 		"not judged":     {func(r *Report) { r.find(Finding{Check: "c"}) }, nil, Nothing},
 		"a slow store": {func(r *Report) {
-			r.played(System, 1, &system.Report{Runs: 1, Findings: []history.Finding{{Rule: "traffic"}, {Rule: "W1"}}}, nil)
+			r.played(System, 1, &system.Report{Figures: suite.Figures{Runs: 1}, Findings: []history.Finding{{Rule: "traffic"}, {Rule: "W1"}}}, nil)
 		}, nil, Nothing},
 		"a slow store that lies": {func(r *Report) {
-			r.played(System, 1, &system.Report{Runs: 1, Findings: []history.Finding{{Rule: "traffic"}, {Rule: "S3"}}}, nil)
+			r.played(System, 1, &system.Report{Figures: suite.Figures{Runs: 1}, Findings: []history.Finding{{Rule: "traffic"}, {Rule: "S3"}}}, nil)
 		}, nil, Broken},
 		"a stuck shard": {func(r *Report) {
-			r.played(System, 1, &system.Report{Runs: 1, Findings: []history.Finding{{Rule: "W1"}}}, nil)
+			r.played(System, 1, &system.Report{Figures: suite.Figures{Runs: 1}, Findings: []history.Finding{{Rule: "W1"}}}, nil)
 		}, nil, Broken},
 		"seed not begun": {func(r *Report) { r.played(System, 1, nil, []string{"no member"}) }, nil, Nothing},
 	} {
@@ -414,48 +412,9 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 	for message, want := range map[string]bool{"F1 fenced commit: accepted": true, "F1 cannot be judged: acquire: down": false, "F1: hung: x": false, "closing a backend: x": false} {
-		if rule, breach := ruleOf(message, []conformance.Rule{"F1"}); rule != "F1" || breach != want {
+		if rule, breach := ruleOf(message, []suite.Rule{"F1"}); rule != "F1" || breach != want {
 			t.Errorf("%q: got %s, %t", message, rule, breach)
 		}
-	}
-}
-
-// TestRunner: the T behaves like package testing's, as far as the suites use it.
-func TestRunner(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	var order []string
-	note := func(s string) { mu.Lock(); defer mu.Unlock(); order = append(order, s) }
-	ctx, cancel := context.WithCancel(t.Context())
-	r := newRunner(2, func(string) {}, func(s string) string { return strings.ReplaceAll(s, "secret", "xxxxx") })
-	failures := r.do(ctx, "root", func(t conformance.T) {
-		t.Cleanup(func() { note("last") })
-		t.Run("parallel", func(t conformance.T) {
-			for _, name := range []string{"a", "b", "c"} {
-				t.Run(name, func(t conformance.T) {
-					t.Parallel()
-					note("case")
-				})
-			}
-			note("group")
-		})
-		if t.Run("fails", func(t conformance.T) {
-			t.Cleanup(func() { note("first " + t.Context().Err().Error()) })
-			t.Fatalf("a %s", "secret")
-			note("never")
-		}) {
-			note("passed")
-		}
-		t.Run("panics", func(conformance.T) { panic("oops") })
-		t.Run("skips", func(t conformance.T) { t.Skipf("no"); note("never") })
-		cancel()
-		t.Run("late", func(conformance.T) { note("never") })
-	})
-	if want := []string{"group", "case", "case", "case", "first context canceled", "last"}; !slices.Equal(order, want) {
-		t.Errorf("got the order %q, want %q", order, want)
-	}
-	if len(failures) != 2 || failures[0] != "a xxxxx" || !strings.HasPrefix(failures[1], "panicked: oops") {
-		t.Errorf("got the failures %q", failures)
 	}
 }
 

@@ -14,13 +14,15 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Phase is a part of the run.
 type Phase string
 
-// The phases, in order. Each run begins with the opening.
+// The phases, in order. Each run begins by opening the store.
 const (
 	Opening     Phase = "opening"
 	Conformance Phase = "conformance"
@@ -28,40 +30,50 @@ const (
 	Control     Phase = "control"
 )
 
-// Phases returns the phases that a caller may choose.
+// Phases returns the phases that the caller of Run can choose.
 func Phases() []Phase { return []Phase{Conformance, System, Control} }
 
-// Options of Run. Opener and Settings are required.
+// Options configures Run. Opener and Settings are required.
 type Options struct {
-	// Opener opens the backend, here and in the members. Member must get it too.
+	// Opener opens the backend in this process and in the members. Pass Opener to Member, too.
 	Opener driver.Opener
 	// Settings is the opener's settings struct, with the configured namespace.
 	Settings any
-	// Open opens the configured namespace, which must exist. nil: Opener opens it.
+	// Open opens the configured namespace, which must exist. If Open is nil, Opener opens the
+	// namespace.
 	Open func(ctx context.Context) (driver.Backend, error)
 
-	Only         []Phase       // empty: all
-	Seeds        int           // of the system suite. Default 5
-	First        uint64        // of the seeds. Default 1
-	ControlSeeds int           // of the control. Default 3
-	Steps        int           // faults of a run of the system suite. Default 10, at least 4
-	TTL          time.Duration // of the members. Default: at least 500 ms, by the round trip and the limits
-	Long, Serial bool          // of the conformance suite
-	// Doors are other addresses of the same store: other nodes of its cluster. Every second process
-	// of a case uses them. Empty: the configured addresses in reverse order, if there are several.
+	RunOptions
+	// Doors are other addresses of the same store, such as those of other nodes of its cluster.
+	// Every second process of a case uses these addresses. If Doors is empty and several addresses
+	// are configured, Run uses the configured ones in reverse order.
 	Doors []string
-	// Cases selects cases of the conformance suite. nil: all, and the store is measured.
+	// Cases selects cases of the conformance suite. If Cases is nil, Run runs all cases and
+	// measures the store.
 	Cases *regexp.Regexp
 
 	// Tenure is the running version.
 	Tenure Build
-	// Folder gets the report and the histories of failures. nil: they are not written.
+	// Folder receives the report and the histories of failures. If Folder is nil, Run writes no
+	// files.
 	Folder *Folder
-	// Progress, if not nil, is called with a line at some steps, from several goroutines.
+	// Progress, if not nil, receives a line of text at some steps. Several goroutines may call
+	// Progress.
 	Progress func(line string)
 }
 
-// Limits of a run.
+// RunOptions are the options that the report shows.
+type RunOptions struct {
+	Only         []Phase       `json:"only"`          // default: all
+	Seeds        int           `json:"seeds"`         // of the system suite. Default 5
+	First        uint64        `json:"first_seed"`    // default 1
+	ControlSeeds int           `json:"control_seeds"` // default 3
+	Steps        int           `json:"steps"`         // faults of a run of the system suite. Default 10, at least 4
+	TTL          time.Duration `json:"ttl"`           // of the members. Default: by round trip and limits, at least 500 ms
+	Long         bool          `json:"long"`          // of the conformance suite
+	Serial       bool          `json:"serial"`        // of the conformance suite
+}
+
 const (
 	openLimit   = 30 * time.Second // the first opening
 	removeLimit = 2 * time.Minute  // removing the records
@@ -70,18 +82,18 @@ const (
 	askLimit    = 10 * time.Second // one question to the store
 	leastTTL    = 500 * time.Millisecond
 	trips       = 9
-	parallel    = 4 // cases at a time: each has several connections, of which PostgreSQL admits 100
+	parallel    = 4 // concurrent cases; each case has several connections, and PostgreSQL allows only 100
 )
 
-// Member reports whether Run has started this process as a member. If so, it returns when the
-// member has ended, with the exit status. A program calls it first.
+// Member reports whether Run has started this process as a member. If so, Member runs the member to
+// its end, and returns the exit status. A program must call Member first.
 func Member(openers ...driver.Opener) (code int, is bool) { return system.Member(openers...) }
 
-// Run certifies a store: the findings of its opening, the conformance suite, the system suite, and
-// the control without the fence. It then removes its records, also if ctx has ended, and writes the
-// report into o.Folder if ctx has not ended. An error means that nothing could be judged: the store
-// could not be opened, ctx ended, or the report was not written. Otherwise Report.Verdict has the
-// result. Errors and reports have no secret of the settings.
+// Run certifies a store. Run opens the store, and runs the conformance suite, the system suite, and
+// the control without the fence. Run then removes its records, even if ctx has ended. Unless ctx
+// has ended, Run writes the report into o.Folder. Run returns an error if the store could not be
+// opened, if ctx ended, or if the report was not written. If there is no error, Report.Verdict is
+// the result. Errors and reports contain no secrets from the settings.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o.Seeds, o.ControlSeeds, o.Steps = cmp.Or(o.Seeds, 5), cmp.Or(o.ControlSeeds, 3), cmp.Or(o.Steps, 10)
 	o.First = cmp.Or(o.First, 1)
@@ -105,7 +117,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		slices.Reverse(r.Doors)
 	}
 	removed, left, err := r.all(ctx)
-	if ctx.Err() != nil { // a phase may still have the report
+	if ctx.Err() != nil { // a phase may still use the report
 		return nil, fmt.Errorf("interrupted: removed %s; left: %s: %w", removed, left, ctx.Err())
 	}
 	r.report.Removed, r.report.Left = removed, left
@@ -119,7 +131,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r.report, scrubbed(err, r.scrub)
 }
 
-// scrubbed returns an error whose text has no secrets. It matches the same errors as err.
+// scrubbed returns an error that matches the same errors as err, but has a text without secrets.
 func scrubbed(err error, scrub func(string) string) error {
 	if err == nil || scrub(err.Error()) == err.Error() {
 		return err
@@ -135,7 +147,8 @@ type scrubbedError struct {
 func (e *scrubbedError) Error() string { return e.text }
 func (e *scrubbedError) Unwrap() error { return e.err }
 
-// beneath returns a new namespace inside another one, or beside it if the name would be too long.
+// beneath returns a new namespace inside the given namespace. If the name would be too long, the
+// new namespace is next to the given one.
 func beneath(namespace string) string {
 	root := "certify-" + strings.ToLower(rand.Text()[:10])
 	for parts := strings.Split(namespace, "/"); len(parts) > 0; parts = parts[:len(parts)-1] {
@@ -147,7 +160,7 @@ func beneath(namespace string) string {
 	return root
 }
 
-// run is one run, and the namespaces that it has made.
+// run is the state of a call to Run, including the namespaces that the call has created.
 type run struct {
 	Options
 	*target
@@ -160,15 +173,15 @@ type run struct {
 	namespaces []string
 }
 
-// say reports progress. Its arguments must have no secrets.
+// say reports progress. The arguments must not contain secrets.
 func (r *run) say(format string, args ...any) {
 	if r.Progress != nil {
 		r.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
-// all runs the phases and removes their records. If ctx ends, it waits for the phases up to a
-// limit. The members end with this process at the latest.
+// The method runs all phases and removes their records. If ctx ends, it gives the phases a limited
+// time to finish. The members end no later than this process.
 func (r *run) all(ctx context.Context) (removed, left string, err error) {
 	done := make(chan error, 1)
 	go func() { done <- r.phases(ctx) }()
@@ -221,7 +234,7 @@ func (r *run) phases(ctx context.Context) error {
 	return nil
 }
 
-// opening opens the configured namespace, and then the first one of this run.
+// opening opens the configured namespace, and then the first namespace of this run.
 func (r *run) opening(ctx context.Context) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, openLimit)
@@ -284,19 +297,22 @@ func (r *run) look(ctx context.Context, b driver.Backend) {
 	r.report.Store.Version = version
 }
 
-// ask limits one question to the store.
+// ask limits the time of one query to the store.
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return question(ctx)
 }
 
+// Cases returns every case of the conformance suite.
+func Cases() []suite.Case { return conformance.Harness{}.Internal(seam.Key{}).Cases() }
+
 func (r *run) conformance(ctx context.Context) {
-	cases := len(conformance.Cases())
+	cases := len(Cases())
 	var mu sync.Mutex
 	var said time.Time
 	count := 0
-	t := newRunner(parallel, func(name string) {
+	t := suite.NewRunner(parallel, func(name string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Count(name, "/") != 2 {
@@ -310,28 +326,23 @@ func (r *run) conformance(ctx context.Context) {
 	h := conformance.Harness{Name: r.Opener.Name, Version: r.report.Store.Version, New: r.store, Serial: r.Serial, Long: r.Long}
 	if r.Cases != nil {
 		h.Skip = map[string]string{}
-		for _, c := range conformance.Cases() {
-			if !r.Cases.MatchString(c.Name()) {
-				h.Skip[c.Name()] = notChosen
+		for _, c := range Cases() {
+			if !r.Cases.MatchString(c.Name) {
+				h.Skip[c.Name] = notChosen
 				cases--
 			}
 		}
 	}
 	r.say("conformance: %d cases", cases)
-	var report *conformance.Report
-	errs := t.do(ctx, "suite", func(t conformance.T) {
-		report = conformance.Run(t, h)
-		if r.Cases == nil && len(report.With(conformance.Passed)) > 0 {
-			report.Measure(t, h)
-		}
-	})
+	var report *suite.Report
+	errs := t.Do(ctx, "suite", func(t conformance.T) { report = h.Internal(seam.Key{}).Run(t, r.Cases == nil) })
 	r.report.took(report, errs)
 	if len(r.Doors) == 0 {
 		r.report.skip("the conformance suite across two doors of the store", "one address is configured: --door names another one")
 	}
 }
 
-// name returns a namespace of this run, and notes it for removal.
+// name returns a namespace of this run, and records it for removal.
 func (r *run) name(suffix string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -342,14 +353,15 @@ func (r *run) name(suffix string) string {
 	return ns
 }
 
-// made returns the namespaces that may have records.
+// These are the namespaces that may contain records.
 func (r *run) made() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.namespaces)
 }
 
-// store makes a namespace for one case. Its faults are those of a network, if a proxy is possible.
+// store creates a namespace for one case. If a proxy is possible, the Store also has network
+// faults.
 func (r *run) store(t conformance.T) *conformance.Store {
 	suffix := "/case-" + strings.ToLower(rand.Text()[:10])
 	open := func(more string, create bool) func(context.Context) (driver.Backend, error) {
@@ -391,7 +403,7 @@ func (r *run) store(t conformance.T) *conformance.Store {
 }
 
 // clean removes the namespaces, and describes the removed and the remaining records. A refusal is
-// no failure, because a role need not have the right to delete.
+// not a failure, because a role may lack permission to delete.
 func (r *run) clean(ctx context.Context, limit time.Duration) (removed, left string) {
 	namespaces := r.made()
 	if len(namespaces) == 0 {

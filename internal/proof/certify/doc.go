@@ -1,15 +1,17 @@
-// Package certify has the logic of the command tenure certify. On a running store it plays the
-// opening, the conformance suite, the system suite and its control, and writes a report.
+// Package certify implements the command "tenure certify". The command opens a running store, runs
+// the conformance suite, the system suite and its control, and writes a report.
 //
-// Each run has its own namespace with a random name, and each case and each seed one below it.
-// Afterwards this package deletes their records, if its user may.
+// Each run uses a namespace with a random name. Each case and each seed uses a namespace below the
+// run's namespace. After the run, this package deletes the records of these namespaces if the
+// store's user may delete them.
 //
-// The package is separate from the command, so that its tests can certify lying stores with their
-// own openers. The library does not import it.
+// The package is separate from the command, so tests can certify faulty stores. The library does
+// not import this package.
 //
 // # What it does not do
 //
-// It causes only faults that need no rights over the server. It kills and stops its own processes,
-// loses and delays their requests, and cuts them off with its own proxy. Cases of the conformance
-// suite that need more are skipped, and the report lists them with the reason.
+// The package causes only faults that need no permissions on the server. It kills and stops
+// processes that it started, loses and delays their requests, and cuts their connections with a
+// proxy. Conformance cases that need more permissions are skipped. The report lists each skipped
+// case with the reason.
 package certify

@@ -8,13 +8,13 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// unprivileged is the reason why the store itself gets no faults.
 const unprivileged = "it would need rights over the server's process"
 
-// system plays the system suite, or its control.
+// system runs the system suite, or its control.
 func (r *run) system(ctx context.Context, control bool) {
 	phase, seeds := System, r.Seeds
 	if control {
@@ -25,7 +25,7 @@ func (r *run) system(ctx context.Context, control bool) {
 	r.report.skip(string(phase)+": the store restarts, or pauses", unprivileged)
 	var mu sync.Mutex
 	played := 0
-	t := newRunner(1, func(string) {
+	t := suite.NewRunner(1, func(string) {
 		mu.Lock()
 		defer mu.Unlock()
 		played++
@@ -46,12 +46,12 @@ func (r *run) system(ctx context.Context, control bool) {
 		by.Keep = r.Folder.path
 	}
 	var report *system.Report
-	errs := t.do(ctx, string(phase), func(t conformance.T) { report = system.Play(t, c, by) })
+	errs := t.Do(ctx, string(phase), func(t conformance.T) { report = system.Play(t, c, by) })
 	r.report.played(phase, seeds, report, errs)
 }
 
-// proxies puts a proxy before each server if possible. The settings are those by which members
-// reach the store.
+// proxies puts a proxy in front of each server, if possible. It returns the settings with which
+// members reach the store.
 func (r *run) proxies(phase Phase) (through settings, cut system.Fault, end func()) {
 	skip := func(why string) { r.report.skip(string(phase)+": the store is cut off", why) }
 	if r.through == nil {

@@ -18,15 +18,15 @@ const (
 	jsonFile     = "certify.json"
 )
 
-// Folder is the folder of a report. The caller closes it.
+// Folder is the folder of a report. The caller must close the Folder.
 type Folder struct {
 	path string
-	root *os.Root // so that later changes of the path have no effect
+	root *os.Root // kept open, so later changes of the path have no effect
 }
 
-// OpenFolder makes the folder if it is missing, and checks that a report can be written into it.
-// The files must be missing, or be a report of an earlier run. The folder must not be a symbolic
-// link.
+// OpenFolder creates the folder if it is missing, and checks that a report can be written into it.
+// Each file of the report must either be missing or be part of an earlier run's report. The folder
+// must not be a symbolic link.
 func OpenFolder(path string) (*Folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -56,7 +56,8 @@ func OpenFolder(path string) (*Folder, error) {
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// check refuses files that a report must not replace, and a folder that is not writable.
+// check returns an error if the report would replace a file that it must not replace, or if the
+// folder is not writable.
 func (f *Folder) check() error {
 	for _, x := range []struct{ name, begins string }{{markdownFile, mark}, {jsonFile, "{\n\t\"kind\": \"" + kind + "\""}} {
 		info, err := f.root.Lstat(x.name)
@@ -80,7 +81,7 @@ func (f *Folder) check() error {
 	return f.root.Remove(probe)
 }
 
-// own returns an error if a file is no report of an earlier run.
+// The result is an error if a file exists and is not a report of an earlier run.
 func (f *Folder) own(name string, begins []byte) error {
 	file, err := f.root.Open(name)
 	if err != nil {
@@ -94,10 +95,10 @@ func (f *Folder) own(name string, begins []byte) error {
 	return nil
 }
 
-// replace writes a file as a whole.
+// replace writes a file atomically.
 func (f *Folder) replace(name string, content []byte) error {
 	half := name + ".new"
-	_ = f.root.Remove(half) // left by a run that was killed
+	_ = f.root.Remove(half) // left behind by a run that was killed
 	file, err := f.root.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("tenure: the report: %w", err)
@@ -112,7 +113,7 @@ func (f *Folder) replace(name string, content []byte) error {
 	return nil
 }
 
-// write writes both forms, after it has checked again what they replace.
+// write writes both forms of the report, after checking again which files they would replace.
 func (f *Folder) write(r *Report) error {
 	if err := f.check(); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// lying opens stores that lie in the way that the file's name says, and other stores unchanged.
+// lying opens a store that misbehaves as the file's name says, and other stores unchanged.
 func lying(o driver.Opener) driver.Opener {
 	return driver.Opener{Name: o.Name, Settings: o.Settings, Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
 		var s sqlite.Settings
@@ -39,7 +39,7 @@ func lying(o driver.Opener) driver.Opener {
 	}}
 }
 
-// losing acknowledges every fifth write of its process without making it.
+// losing acknowledges every fifth write of its process without applying it.
 func losing() intercept.Around {
 	var mu sync.Mutex
 	n := 0
@@ -61,7 +61,7 @@ func losing() intercept.Around {
 	}
 }
 
-// stale answers every other read of a log's entries with what it answered before.
+// stale answers every second read of a log's entries with the previous answer.
 func stale() intercept.Around {
 	var mu sync.Mutex
 	n := 0
@@ -85,7 +85,7 @@ func stale() intercept.Around {
 	}
 }
 
-// on are options for a database of a name.
+// on returns options for the database with the given name.
 func on(t *testing.T, name string, only ...Phase) Options {
 	t.Helper()
 	o := quick(lying(sqlite.Opener()), sqlite.Settings{Path: filepath.Join(t.TempDir(), name+".db"), Namespace: "team"})

@@ -71,8 +71,8 @@ func onEtcd(s settings) (*target, error) {
 
 func isHTTPS(address string) bool { return strings.HasPrefix(address, "https://") }
 
-// proxied sets how the members reach servers through proxies, if the addresses are host:port, or
-// http:// before it.
+// proxied sets how the members reach servers through proxies. All addresses must have the form
+// host:port or http://host:port.
 func (t *target) proxied(s settings, key string, addresses []string) {
 	var addrs []string
 	for _, a := range addresses {
@@ -286,8 +286,8 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// prune deletes everything below a node, and counts it. If the node is a namespace, it deletes only
-// its records, and not the namespaces in it.
+// prune deletes and counts all nodes below a node. If the node is a namespace, prune deletes only
+// the namespace's own records, not the namespaces within it.
 func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	children, _, err := c.Children(node)
 	if namespace {
@@ -296,7 +296,7 @@ func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 			if err := closeNamespace(c, node+"/!id"); err != nil {
 				return 0, fmt.Errorf("node %s/!id: %w", node, err)
 			}
-			children = append(slices.Delete(children, i, i+1), "!id") // the last, because no member creates the namespace beside it
+			children = append(slices.Delete(children, i, i+1), "!id") // last, because it keeps members from creating the namespace
 		}
 	}
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -320,7 +320,7 @@ func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	return deleted, nil
 }
 
-// closeNamespace writes an identity with which no member opens the namespace.
+// closeNamespace writes an identity that prevents members from opening the namespace.
 func closeNamespace(c *zk.Conn, id string) error {
 	_, err := c.Set(id, []byte("removed"), -1)
 	if errors.Is(err, zk.ErrNoAuth) {
@@ -331,8 +331,8 @@ func closeNamespace(c *zk.Conn, id string) error {
 	return err
 }
 
-// allow gives a node's users a right. If there is no administrator, the missing right protects
-// permanent records from mistakes.
+// allow gives a node's users a permission. Without an administrator, users lack the permission only
+// as a protection against mistakes.
 func allow(c *zk.Conn, node string, right int32) error {
 	acl, _, err := c.GetACL(node)
 	if err != nil {
@@ -349,7 +349,7 @@ func removedRecords(records int64, namespaces []string) string {
 	return fmt.Sprintf("%d records of %d namespaces", records, len(namespaces))
 }
 
-// tls returns the options' TLS configuration, nil if no option asks for it.
+// tls returns the TLS configuration of the options, or nil if no option requests TLS.
 func (s settings) tls(asked bool) (*tls.Config, error) {
 	if !asked {
 		return nil, nil

@@ -11,8 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestRemoveInParts: a removal that ends in the middle leaves no namespace that a member opens or creates, and the next
-// one completes it. cmd/tenure has the same for SQL; the other stores remove a namespace in one step.
+// TestRemoveInParts: after an unfinished removal, no member can open or create the namespace, and
+// another removal finishes the first. The tests of cmd/tenure show the same for SQL. The other
+// stores remove a namespace in one step.
 func TestRemoveInParts(t *testing.T) {
 	t.Parallel()
 	opener, of := onServer(t, "zookeeper")

@@ -37,7 +37,7 @@ var few = regexp.MustCompile("^(Acquire|Commit)/(Exclusive|AppliesWhenCurrent|La
 
 // quick returns options for a few cases. settings is a struct.
 func quick(o driver.Opener, settings any) Options {
-	return Options{Opener: o, Settings: settings, Only: []Phase{Conformance}, Cases: few}
+	return Options{Opener: o, Settings: settings, RunOptions: RunOptions{Only: []Phase{Conformance}}, Cases: few}
 }
 
 // certify makes the namespace, and certifies its store.

@@ -40,10 +40,10 @@ func onServer(t *testing.T, backend string) (driver.Opener, any) {
 	}
 }
 
-// TestServed: the records are removed afterwards, and each store is where its settings say.
+// TestServed: a run removes its records, and uses the store that its settings name.
 func TestServed(t *testing.T) {
 	t.Parallel()
-	turns := make(chan struct{}, 2) // because the phases count events within a time
+	turns := make(chan struct{}, 2) // because the phases count events within a period
 	for backend, left := range map[string]string{"postgres": "the tables", "mysql": "the tables", "etcd": "nothing",
 		"consul": "nothing", "redis": "nothing", "zookeeper": "the root, and in it an empty node"} {
 		t.Run(backend, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestDoors: the cases go through two nodes of a cluster of Galera, and the report states where
-// they went through one.
+// TestDoors: the cases use two nodes of a Galera cluster, and the report lists the cases that used
+// only one node.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Galera)

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// settings are a backend's settings by their names in configuration, with its secrets, and without
-// settings that have their default.
+// settings contains a backend's settings by configuration key, including secrets. Settings with
+// their default value are omitted.
 type settings map[string]any
 
 // settingsOf reads an opener's struct of settings.
@@ -63,8 +63,8 @@ func (s settings) list(name string) []string {
 // passwordIn returns the password in the file of the option password_file.
 func (s settings) passwordIn() string { return s.fileIn("password_file") }
 
-// fileIn returns the secret in the file that an option names. If the file cannot be read, opening
-// the backend reports it.
+// fileIn returns the secret in the file that an option specifies. If the file cannot be read, the
+// error appears when the backend is opened.
 func (s settings) fileIn(option string) string {
 	path := s.text(option, "")
 	if path == "" {
@@ -77,7 +77,6 @@ func (s settings) fileIn(option string) string {
 	return text
 }
 
-// in returns the settings for a namespace.
 func (s settings) in(namespace string, create bool) settings {
 	all := maps.Clone(s)
 	all["namespace"], all["create"] = namespace, create
@@ -97,10 +96,11 @@ func (s settings) open(ctx context.Context, o driver.Opener) (driver.Backend, er
 	})
 }
 
-// hidden are settings that no output shows. A data source name is shown as the store's address.
+// hidden lists the settings that no output shows. Outputs show the store's address instead of a
+// data source name.
 var hidden = []string{"dsn", "password", "sentinel_password", "token"}
 
-// shown returns the settings for people, without secrets.
+// These are the settings to display, without secrets.
 func (s settings) shown() []Setting {
 	var out []Setting
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -119,8 +119,8 @@ func (s settings) shown() []Setting {
 	return out
 }
 
-// shownAddresses returns addresses for people. An address that does not parse may contain a
-// password.
+// shownAddresses returns addresses in a form that is safe to show. An address that does not parse
+// may contain a password.
 func shownAddresses(list []string) string {
 	shown := slices.Clone(list)
 	for i, a := range shown {
@@ -145,9 +145,9 @@ func (s settings) addresses() []string {
 	return append(out, s.text("address", ""))
 }
 
-// guessed returns the texts that may be the password in an address that does not parse, or that its
-// author did not mean: everything before the last "@", and the parts between characters that had to
-// be escaped.
+// The results are possible passwords from an address that does not parse, or that does not parse as
+// its author intended. The candidates are everything before the last "@", and the parts between
+// characters that should have been escaped.
 func guessed(address string) []string {
 	if _, after, ok := strings.Cut(address, "://"); ok {
 		address = after
@@ -179,8 +179,8 @@ func (s settings) secrets() []string {
 	return out
 }
 
-// scrubber returns a function that replaces secrets, in every form in which a message may quote
-// them.
+// scrubber returns a function that replaces secrets in a message. The function recognizes every
+// form in which a message may quote a secret.
 func scrubber(secrets []string) func(string) string {
 	var words []string
 	for _, secret := range secrets {
@@ -191,7 +191,7 @@ func scrubber(secrets []string) func(string) string {
 			}
 		}
 	}
-	// The longest first, because one may be a part of another.
+	// The longest secret comes first, because one secret may be part of another.
 	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
 	return func(text string) string {
 		for _, word := range words {
@@ -201,11 +201,11 @@ func scrubber(secrets []string) func(string) string {
 	}
 }
 
-// longEnough is the length in bytes from which a secret is replaced at any position. A shorter
-// secret is replaced as a whole word, because "e" occurs in most texts.
+// longEnough is the minimum length, in bytes, of a secret that is replaced at any position. Shorter
+// secrets, such as "e", occur in most texts, so they are replaced only as whole words.
 const longEnough = 8
 
-// without returns text without a secret.
+// The result is the text with a secret replaced.
 func without(text, secret string) string {
 	if len(secret) >= longEnough || strings.ContainsFunc(secret, func(r rune) bool { return !inWord(r) }) {
 		return strings.ReplaceAll(text, secret, "xxxxx")

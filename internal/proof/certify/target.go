@@ -24,20 +24,20 @@ import (
 // target is a store on which the suite runs.
 type target struct {
 	where   string                                                                      // where the store is, without secrets
-	secrets []string                                                                    // secrets besides those of the settings, for no output
+	secrets []string                                                                    // further secrets, which no output may contain
 	remove  func(ctx context.Context, root string, namespaces []string) (string, error) // describes the removed records
 	left    string                                                                      // describes the remaining records
 	version func(ctx context.Context) (string, error)                                   // returns the store's version
 
-	// The servers that the members can reach through a proxy, and the settings for its addresses.
-	// Without them, uncut has the reason.
+	// These are the servers that the members can reach through a proxy, and the settings for the
+	// proxy's addresses. If there are no such servers, uncut contains the reason.
 	addrs   []string
 	through func(addrs []string) settings
 	uncut   string
 }
 
-// newTarget returns what certify knows of a backend besides its opener. Its errors have no part of
-// a data source name.
+// newTarget returns what this package needs to know about a backend, apart from its opener. Errors
+// contain no part of a data source name.
 func newTarget(backend string, s settings) (*target, error) {
 	find, ok := map[string]func(settings) (*target, error){
 		"sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL,
@@ -53,11 +53,12 @@ func newTarget(backend string, s settings) (*target, error) {
 	return t, nil
 }
 
-// Remove removes the records of a namespace, and of no other one, and describes them. of is an
-// opener's settings. etcd, Consul and Redis remove all in one step. On SQL and ZooKeeper a large
-// namespace would take longer than one transaction may. There Remove first deletes or overwrites the
-// record without which no member opens the namespace, and last the record beside which no member
-// creates it. If Remove fails in between, another call removes the rest.
+// Remove removes a namespace's records, and describes them. Remove needs the settings for the
+// backend's opener. On etcd, Consul and Redis, Remove deletes all records in one step. On SQL
+// stores and ZooKeeper, a transaction for a large namespace would take too long. There, Remove
+// first deletes or overwrites a record that members need to open the namespace. It last deletes the
+// record that prevents members from creating the namespace. If Remove fails earlier, another call
+// removes the rest.
 func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
 	t, err := newTarget(backend, settingsOf(of))
 	if err == nil {
@@ -66,7 +67,7 @@ func Remove(ctx context.Context, backend string, of any, namespace string) (what
 	return what, err
 }
 
-// onOther returns a backend that this package does not know.
+// onOther returns the target for an unknown backend.
 func onOther(settings) (*target, error) {
 	return &target{
 		where: "as its settings say",
@@ -179,10 +180,9 @@ func throughPostgres(t *target, s settings, cfg *pgx.ConnConfig) {
 	}
 }
 
-// overTLS is the reason for using no proxy.
 const overTLS = "the connection may use TLS, and a proxy has another name than the server"
 
-// asked returns the version that a query answers.
+// The result is the version that the server reports in answer to a query.
 func asked(ctx context.Context, db *sql.DB, name, query string) (string, error) {
 	var version string
 	err := db.QueryRowContext(ctx, query).Scan(&version)
@@ -246,16 +246,16 @@ func onMySQL(s settings) (*target, error) {
 }
 
 func dataTables() []string {
-	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last, because no member makes a roster beside it
+	return []string{"logs", "items", "tails", "shards", "namespaces"} // last, because it keeps members from creating a roster
 }
 
 func memberTables() []string {
-	return []string{"rosters", "beats", "departures", "members", "nodes"} // the first, because nothing opens without it
+	return []string{"rosters", "beats", "departures", "members", "nodes"} // first, because opening needs it
 }
 
-// deleteRows deletes the rows of exactly this namespace, with which the tables' keys begin, in each
-// table from which the user may delete. If root is the namespace, it stops at the first error. The
-// backend that opened with the prefix has checked it.
+// deleteRows deletes only this namespace's rows in each table from which the user may delete. The
+// tables' keys begin with the namespace. An error for the namespace root ends the deletion. The
+// prefix is valid, because the backend has opened the namespace with this prefix.
 func deleteRows(
 	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder, root string, namespaces []string,
 ) (int64, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestAPI: every name in docs/api.txt is still exported. The file lists the names for other
-// modules. It is written again for a release, or for a change that CHANGELOG.md names: go test
+// modules. It is updated for a release, or for a change that CHANGELOG.md names: go test
 // ./internal/proof/doctest -run API -args -update
 func TestAPI(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,8 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// exportedNow lists what the packages for other modules export, as docs/api.txt does.
+// exportedNow lists the exported names of the packages for other modules, in the form of
+// docs/api.txt.
 func exportedNow(t *testing.T) map[string]bool {
 	t.Helper()
 	now := make(map[string]bool)

@@ -12,7 +12,7 @@ import (
 // marker is the place of the block in a wrapper.
 const marker = "/* the block */"
 
-// module makes a module for programs that use this repository, in its current state, as a user's
+// module creates a module for programs that use this repository, in its current state, as a user's
 // module would.
 func module(t *testing.T) string {
 	t.Helper()
@@ -38,8 +38,8 @@ func module(t *testing.T) string {
 	return dir
 }
 
-// copyBackend copies the example of a backend to a reader's module, where it builds only if
-// everything that it uses is exported. It does not copy its tests, which use this repository's.
+// copyBackend copies the example backend to a reader's module, where it builds only if it uses
+// exported names only. It does not copy the example's tests, which use this repository's tests.
 func copyBackend(t *testing.T, from, to string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
@@ -68,7 +68,6 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// goTool runs the go command in a module.
 func goTool(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)

@@ -12,8 +12,8 @@ import (
 )
 
 // hastyShards adds a commit every millisecond to the program "Three shards" of
-// docs/concepts/contexts.md, so that an interrupt meets pending commits. It returns the path of its
-// binary.
+// docs/concepts/contexts.md, so commits are pending when an interrupt arrives. It returns the path
+// of the program's binary.
 func hastyShards(t *testing.T, mod string, all []*program) string {
 	t.Helper()
 	for _, x := range all {
@@ -28,7 +28,7 @@ func hastyShards(t *testing.T, mod string, all []*program) string {
 }
 
 // closes checks the page's claim about its handler: each shard's log ends with the closing entry,
-// even if the interrupt comes in the middle of a commit.
+// even if the interrupt arrives during a commit.
 func closes(t *testing.T, binary string) {
 	for n := range 20 {
 		s := &session{T: t, dir: t.TempDir(), binary: binary, lines: make(chan printed, 10_000)}
@@ -36,7 +36,7 @@ func closes(t *testing.T, binary string) {
 		for range 3 {
 			s.expect("docs/concepts/contexts.md", "...: its log ends at 0", true)
 		}
-		time.Sleep(time.Duration(n) * 3 * time.Millisecond) // so that it meets commits at different moments
+		time.Sleep(time.Duration(n) * 3 * time.Millisecond) // to interrupt commits at different moments
 		s.signal(j, syscall.SIGINT)
 		s.ended(j)
 		b, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "tenure.db"), "orders", nil)

@@ -27,7 +27,7 @@ func TestCommandsExist(t *testing.T) {
 	demo := sources(t, "cmd/demo", "*.go") + sources(t, "cmd/demo/simulation", "*.go")
 	n := 0
 	for _, page := range pages(t) {
-		if page == "CHANGELOG.md" { // it names commands of its time
+		if page == "CHANGELOG.md" { // it names commands of earlier versions
 			continue
 		}
 		text := pageText(t, page)
@@ -90,7 +90,8 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
-// TestNewcomersCommands: README has the first commands for a newcomer, and the tests.
+// TestNewcomersCommands: README.md contains the first commands for a newcomer, and the command for
+// the tests.
 func TestNewcomersCommands(t *testing.T) {
 	t.Parallel()
 	readme := pageText(t, "README.md")

@@ -25,8 +25,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// key is a key of the configuration, as the schema and the comment of its field have it.
-type key struct{ name, field, says, of string }
+// key is a key of the configuration, with the data from the schema and from the comment of its
+// field. The key's type is declared in the folder dir.
+type key struct{ name, field, says, dir, of string }
 
 // schema is the part of a JSON Schema that the page needs.
 type schema struct {
@@ -132,22 +133,22 @@ func TestConfiguration(t *testing.T) {
 	mutate.Document(t, filepath.Join(root, "docs", "configuration.md"), "keys", b.String(), *update)
 }
 
-// writeKeys writes a row for each key of a struct, and below it those of its own part.
+// writeKeys writes a row for each key of a struct, and below it the rows of the key's own part.
 func writeKeys(t *testing.T, b *strings.Builder, dir, of, above string) {
 	t.Helper()
 	keys := keysOf(t, dir, of)
 	inFile(t, dir, keys)
 	for _, k := range keys {
 		fmt.Fprintf(b, "| `%s%s` | %s |\n", above, k.name, k.says)
-		writeKeys(t, b, dir, k.of, above+k.name+".")
+		writeKeys(t, b, k.dir, k.of, above+k.name+".")
 	}
 }
 
 func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%s: %d files, %v", dir, len(names), err)
+	if err != nil {
+		t.Fatalf("%s: %v", dir, err)
 	}
 	var files []*ast.File
 	for _, name := range names {
@@ -160,8 +161,9 @@ func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	return files
 }
 
-// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a tag has no name. If
-// the folder has no such struct, there are none.
+// keysOf returns the fields of a struct in declaration order. The fields of an embedded struct
+// replace it. A field without a tag has no name. If the folder does not contain the struct, keysOf
+// returns no keys.
 func keysOf(t *testing.T, dir, of string) []key {
 	t.Helper()
 	structs := make(map[string]*ast.StructType)
@@ -200,9 +202,11 @@ func keysOf(t *testing.T, dir, of string) []key {
 					if after, ok := strings.CutPrefix(says, n.Name+" "); ok && !strings.HasPrefix(after, "and ") {
 						text = strings.TrimPrefix(strings.TrimPrefix(after, "is "), "are ")
 					}
-					k := key{tag, n.Name, strings.ReplaceAll(text, "|", `\|`), ""}
+					k := key{tag, n.Name, strings.ReplaceAll(text, "|", `\|`), dir, ""}
 					if isName {
 						k.of = typeName.Name
+					} else if other, ok := f.Type.(*ast.SelectorExpr); ok { // of a package below this one
+						k.dir, k.of = filepath.Join(dir, fmt.Sprint(other.X)), other.Sel.Name
 					}
 					all = append(all, k)
 				}

@@ -1,11 +1,12 @@
-// Package doctest tests the documentation. It compiles and runs every block of Go in README.md and
-// docs, as in a user's module, and compares its output with the block that follows. A block that
-// needs a server runs if the machine has it.
+// Package doctest tests the documentation. Tests compile and run every Go block in README.md and
+// docs, as part of a user's module. The tests compare the output with the next block on the page. A
+// Go block that needs a server runs only on machines that have the server.
 //
-// Other tests compare pages with the code that they describe: rules, keys of the configuration,
-// errors, log lines, limits and versions. -update writes the generated parts.
+// Other tests check that pages agree with the code about rules, configuration keys, errors, log
+// lines, limits and versions. With the flag -update, the tests write the generated parts of the
+// pages.
 //
-// A whole program is followed by a block of a terminal, ```console; session_test.go describes its
-// content. A part of a program has a wrapper in wrappers_test.go, which checks the promises of the
-// text.
+// A page shows the terminal session of a complete program in a ```console block after the program
+// (see session_test.go). For each program fragment, a wrapper in wrappers_test.go checks the claims
+// of the page.
 package doctest

@@ -16,8 +16,8 @@ var (
 	errorRow = regexp.MustCompile("(?m)^\\| `(Err[A-Z]\\w+)`(?: \\[`([\\w.]+)`\\])? \\| (.+) \\| .+ \\|$")
 )
 
-// TestErrors compares the page with core's errors: each has a row, and the row of a write's error says "nothing was"
-// if and only if NotApplied does.
+// TestErrors compares the page with core's errors. Each error has a row. For an error of a write,
+// the row says "nothing was" exactly when NotApplied returns true for the error.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	code := declared.FindAllStringSubmatch(pageText(t, "core/errors.go"), -1)

@@ -10,18 +10,17 @@ import (
 	"testing"
 )
 
-// notCallable returns packages whose functions an example cannot call, because it would have no
-// output.
+// notCallable returns packages whose functions an example cannot call, because the example would
+// have no output.
 func notCallable() map[string]string {
 	return map[string]string{
 		"conformance/containers": "Run takes a *testing.T, and a Docker engine",
-		"conformance/system":     "Run takes a *testing.T, and a TestMain",
 		"tenuretest":             "Run takes a *testing.T; a test plays the example's scenario",
 	}
 }
 
 // TestExamples: each package that exports something has an example, and each example has an output.
-// Without one the go command does not run it.
+// Without an output, the go command does not run the example.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	packages := make(map[string]bool)

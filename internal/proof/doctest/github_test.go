@@ -140,7 +140,7 @@ func TestGitHubNames(t *testing.T) {
 }
 
 // TestGitHubWorkflows: each job has a time-out, and each action is named by its commit. Only jobs
-// that run no code of a pull request have rights to write.
+// that run no code from a pull request have write permissions.
 func TestGitHubWorkflows(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))

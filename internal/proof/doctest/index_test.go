@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestIndex: the README.md of each folder of docs leads to the pages in that folder, and in folders below that have none.
-// The users' index has one link to the maintainers' pages.
+// TestIndex: the README.md of each folder of docs links to the pages in that folder, and in
+// subfolders without a README.md. The users' index has one link to the maintainers' pages.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	linked := make(map[string]map[string]bool) // by index
@@ -55,8 +55,8 @@ func indexOf(page string, indexes map[string]map[string]bool) string {
 
 var image = regexp.MustCompile(`!\[([^]]*)\]\(([^)]+)\)`)
 
-// TestPictures: every picture of a page has an alternative text. A drawing is well formed and has
-// colours for a dark page.
+// TestPictures: every picture of a page has an alternative text. A drawing is well-formed and has
+// colors for a dark page.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	n := 0

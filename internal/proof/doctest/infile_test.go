@@ -12,7 +12,8 @@ var (
 	inGoOnly = regexp.MustCompile(`\b(?:Open[A-Z]\w*|new\(|Default[A-Z]\w*|\w+Options)\b`)
 )
 
-// inFile changes what comments say to programmers into what the writer of a file reads: keys for the names of fields.
+// inFile converts comments for programmers to text for authors of configuration files: it replaces
+// field names with keys.
 func inFile(t *testing.T, dir string, keys []key) {
 	t.Helper()
 	names := map[string]string{"Watchdog": "`watchdog`", "Meta": "`meta`"} // fields of core.Options

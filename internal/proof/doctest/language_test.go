@@ -15,7 +15,7 @@ import (
 const maxSentence = 35
 
 var (
-	// unordinary are words for which CONTRIBUTING names ordinary ones.
+	// unordinary matches words that CONTRIBUTING replaces with ordinary words.
 	unordinary = regexp.MustCompile(`(?i)\b(?:fells|anew|of late(?:[.,;]|$)|for good|at present|goes? on (?:as|until|with|when)|all the same|as ever|meanwhile|is none|any more|in the place of|at once)\b`)
 	inCode     = regexp.MustCompile("`[^`]*`|\\]\\([^)]*\\)|<[^>]*>")
 	endOf      = regexp.MustCompile(`[.!?:;](?:\)|"|\*\*)?\s+|[.!?:;]$|\n\s*\n|\s+\|\s+|\n\s*(?:[-*]|[0-9]+\.)\s`)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // TestLimits compares the limits in docs/sizing.md with the backends' limits in their reports, and
@@ -35,8 +35,8 @@ func TestLimits(t *testing.T) {
 	words := strings.Join(strings.Fields(section), " ")
 	for _, want := range []string{
 		size, ops, ttl,
-		fmt.Sprintf("have %d bytes, keys of items %d", driver.MaxNameLen, driver.MaxKeyLen),
-		fmt.Sprintf("a member %d entries and %d bytes", driver.MaxMetaEntries, driver.MaxMetaBytes),
+		fmt.Sprintf("have at most %d bytes, and item keys at most %d", driver.MaxNameLen, driver.MaxKeyLen),
+		fmt.Sprintf("metadata has at most %d entries and %d bytes", driver.MaxMetaEntries, driver.MaxMetaBytes),
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("docs/sizing.md does not say\n%s", want)
@@ -44,14 +44,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func readReport(t *testing.T, backend string) *conformance.Report {
+func readReport(t *testing.T, backend string) *suite.Report {
 	t.Helper()
-	f, err := os.Open(filepath.Join(root, "docs", "reports", backend+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := conformance.ReadReport(f)
+	r, err := suite.ReadFile(filepath.Join(root, "docs", "reports"), backend, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 var (
-	eventKind = regexp.MustCompile(`(?m)^\tSession\w+ +SessionEventKind = "(.+?)"`)
+	eventKind = regexp.MustCompile(`(?m)^\tSession\w+ +EventKind = "(.+?)"`)
 	leaseEnd  = regexp.MustCompile(`Cause[A-Z]\w+: "(.+?)"`)
 	lineRow   = regexp.MustCompile("(?m)^\\| `(tenure: [^|]+)` \\|")
 )
 
-// TestLogLines compares the page with what the code writes to the log.
+// TestLogLines compares the page with the lines that the code writes to the log.
 func TestLogLines(t *testing.T) {
 	t.Parallel()
 	page := pageText(t, wrongPage)

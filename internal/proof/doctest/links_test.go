@@ -52,7 +52,6 @@ func pageText(t *testing.T, page string) string {
 	return string(text)
 }
 
-// anchors returns the names of a page's headings.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {

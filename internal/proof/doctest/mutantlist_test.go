@@ -17,8 +17,9 @@ import (
 // planted is broken code, and the test, the case or the rule that must fail because of it.
 type planted struct{ pkg, rule, name, killer string }
 
-// TestMutantList compares the summary in docs/internals/conformance.md with the mutants of the code.
-// With -v it lists each. After a change: go test ./internal/proof/doctest -run MutantList -args -update
+// TestMutantList compares the summary in docs/internals/conformance.md with the mutants of the
+// code. With -v, it lists each mutant. After a change: go test ./internal/proof/doctest -run
+// MutantList -args -update
 func TestMutantList(t *testing.T) {
 	t.Parallel()
 	var list, summary strings.Builder

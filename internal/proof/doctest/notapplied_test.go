@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// TestNotApplied: core.NotApplied is right about every exported error of these packages. It is true for an error after
-// which nothing was written.
+// TestNotApplied: core.NotApplied returns the right answer for every exported error of these
+// packages. The answer is true if the error means that nothing was written.
 func TestNotApplied(t *testing.T) {
 	t.Parallel()
 	other := errors.New("other")
@@ -30,7 +30,7 @@ func TestNotApplied(t *testing.T) {
 				&driver.ConflictError{}, &driver.DamagedError{}, &driver.FencedError{}, &driver.HeldError{}, &driver.SessionLostError{},
 			},
 			false: {
-				driver.ErrDenied,  // alone it does not say
+				driver.ErrDenied,  // this error alone does not show it
 				driver.ErrTrimmed, // of a read
 				&driver.TrimmedError{},
 				&driver.MissingError{}, // of opening
@@ -44,7 +44,7 @@ func TestNotApplied(t *testing.T) {
 			},
 			false: {
 				core.ErrDenied, core.ErrTrimmed, &core.TrimmedError{}, core.ErrUnknown,
-				// Causes of a context that ended: a commit may be on its way.
+				// These are causes of a context that ended: a commit may be in progress.
 				core.ErrWithdrawn, core.ErrHandOver, core.ErrShutdown, core.ErrIneligible, core.ErrFailback,
 				core.ErrLapsed, core.ErrDrainBudget, core.ErrStalled, core.ErrReleased,
 				core.ErrStopped, // of Update: it may be stored

@@ -12,7 +12,6 @@ import (
 
 const root = "../../.."
 
-// block is a fenced block of a page.
 type block struct {
 	page string // relative to the repository, with slashes
 	line int
@@ -35,7 +34,6 @@ func (b *block) isProgram() bool {
 	return strings.HasPrefix(b.text, "package main\n") && strings.Contains(b.text, "\nfunc main() {")
 }
 
-// pages returns the pages for users.
 func pages(t *testing.T) []string {
 	t.Helper()
 	paths := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
@@ -114,10 +112,10 @@ func goBlocks(t *testing.T) []*block {
 	return all
 }
 
-// stamp is package log's prefix of a line; pages leave it out.
+// stamp matches package log's prefix of a line, which pages omit.
 var stamp = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `)
 
-// matches compares a line of a page with a printed one: "..." stands for anything.
+// matches compares a line of a page with a printed line. "..." matches any text.
 func matches(want, got string) bool {
 	got = stamp.ReplaceAllString(got, "")
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), `\.\.\.`, `.*`)

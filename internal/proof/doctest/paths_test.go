@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestPathsThroughTheCode: each function in CONTRIBUTING's lists is in the file named before it. A
-// function named before it uses it, unless it is the first of a list.
+// TestPathsThroughTheCode: each function in CONTRIBUTING's lists is in the file named before it. An
+// earlier function in the list uses it, unless it is the first.
 func TestPathsThroughTheCode(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
@@ -62,7 +62,6 @@ func TestPathsThroughTheCode(t *testing.T) {
 	}
 }
 
-// functions returns the functions of a file, by their names without receivers.
 func functions(t *testing.T, file string) map[string][]*ast.FuncDecl {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(file)), nil, 0)

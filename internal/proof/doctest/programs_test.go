@@ -56,8 +56,8 @@ type program struct {
 	binary string
 }
 
-// plant has the machine's servers. Here an unavailable server is an error, which skips the blocks
-// that need it.
+// plant contains the machine's servers. An unavailable server is an error, which skips the blocks
+// that need the server.
 type plant struct {
 	started map[servers.Kind]*servers.Server
 	failed  map[servers.Kind]error
@@ -183,8 +183,8 @@ func (x *program) run(t *testing.T) {
 const pageAddr = "127.0.0.1:8080"
 
 // freeAddr returns an unused address, with a port below the kernel's range for outgoing
-// connections, so that none takes it before the program does. No other program has got it, because
-// programs run in parallel.
+// connections, so no outgoing connection takes the port before the program does. Programs run in
+// parallel, so no two programs get the same address.
 func freeAddr(t *testing.T, given map[string]bool) string {
 	t.Helper()
 	for range 100 {

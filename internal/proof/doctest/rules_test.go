@@ -16,6 +16,8 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/mutate"
+	"github.com/tenure-go/tenure/internal/proof/suite"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of docs")
@@ -34,11 +36,11 @@ func TestRuleIndex(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString("## Stores\n\nEach backend keeps these ([core/driver](../../core/driver/doc.go)).\n\n| rule | says | tested by |\n|---|---|---|\n")
-	for _, r := range conformance.Rules() {
+	for _, r := range suite.Rules() {
 		var cases []string
-		for _, c := range conformance.Cases() {
+		for _, c := range (conformance.Harness{}).Internal(seam.Key{}).Cases() {
 			if slices.Contains(c.Rules, r) {
-				cases = append(cases, c.Name())
+				cases = append(cases, c.Name)
 			}
 		}
 		fmt.Fprintf(&b, "| **%s** %s | %s | %s |\n", r, r.Title(), r.Explain(), few(cases))
@@ -71,7 +73,6 @@ func TestRuleIndex(t *testing.T) {
 	mutate.Document(t, filepath.Join(root, "docs", "internals", "rules.md"), "rules", b.String(), *update)
 }
 
-// few lists up to three names.
 func few(names []string) string {
 	const most = 3
 	more := ""
@@ -139,7 +140,8 @@ func evidence(t *testing.T) map[string][]string {
 	return all
 }
 
-// killer returns the rule that a mutant breaks, and the test that then fails, without its subtest.
+// killer returns the rule that a mutant breaks, and the name of the test that must fail, without
+// the name of the subtest.
 func killer(mutant *ast.CompositeLit) (id, test string) {
 	for i, e := range mutant.Elts {
 		if kv, ok := e.(*ast.KeyValueExpr); ok {

@@ -25,8 +25,8 @@ func packagesOf(name string) []string {
 	return []string{name}
 }
 
-// TestSecurityPage: every attack of docs/internals/attacks.md has a test, every test that it or
-// docs/security.md names exists, and the page has at least as many attacks as before.
+// TestSecurityPage: every attack in docs/internals/attacks.md has a test, and the page has at least
+// as many attacks as before. Every test that this page or docs/security.md names exists.
 func TestSecurityPage(t *testing.T) {
 	t.Parallel()
 	text := pageText(t, "docs/security.md")

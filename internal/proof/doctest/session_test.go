@@ -27,8 +27,8 @@ import (
 //	$ kill -INT %1        interrupts it, and waits for its end
 //	$ anything else       is the shell's
 //
-// "..." alone stands for any number of lines. The output of two programs beside each
-// other comes in any order, as in a terminal.
+// A line "..." matches any number of lines. The output of two concurrent programs may be in any
+// order, as in a terminal.
 type session struct {
 	*testing.T
 	dir    string
@@ -177,7 +177,8 @@ func (s *session) signal(j *job, sig syscall.Signal) {
 	}
 }
 
-// expect reads lines up to the expected one, which must be a program's next one unless wild.
+// expect reads lines up to the expected line, which must be a program's next line unless wild is
+// set.
 func (s *session) expect(where, want string, wild bool) {
 	s.Helper()
 	deadline := time.After(ample.Time)
@@ -238,7 +239,6 @@ func (s *session) finish(where string, fore *job, wild bool) {
 	}
 }
 
-// end kills the programs that still run.
 func (s *session) end() {
 	for _, j := range s.all {
 		_ = j.cmd.Process.Kill() // it may have ended

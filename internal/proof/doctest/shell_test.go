@@ -25,8 +25,8 @@ import (
 //	<!-- run: prints -->  and prints something
 //	<!-- recipe -->       as run
 //
-// A Go program after a block is written to main.go, and the commands "go run ." of the console
-// after it run.
+// A Go program after a block is written to main.go, and the commands "go run ." of the following
+// console block run it.
 type shellPage struct {
 	before string // replaces the conditions that the page assumes
 	ready  string // runs after the first block: waits for the server
@@ -52,7 +52,7 @@ member() { "$BUILT/tenure" run --shard "$1" -- sleep 600 >"member-$1.log" 2>&1 &
 	// There is no image without a registry. TestBlocks runs the page's program on a server of this
 	// machine.
 	withoutImages = "docker() { :; }\n"
-	// A test installs no packages: the server and the class of zkCli.sh are those of make servers.
+	// A test installs no packages, so "make servers" provides the server and the class of zkCli.sh.
 	zooKeeperHere = `sudo() { [ "$1" = apt-get ] ||
   java -cp '/usr/share/java/*' org.apache.zookeeper.server.ZooKeeperServerMain 2181 "$PWD/zk" >zk.log 2>&1 & }
 zkCli.sh() { java -cp '/usr/share/java/*' org.apache.zookeeper.ZooKeeperMain -server 127.0.0.1:2181 "$@" 2>/dev/null; }

@@ -18,8 +18,8 @@ import (
 )
 
 // TestSQL runs the SQL of the pages while a member owns the shard that the SQL names. Each
-// statement must find rows. The tests of the backends run the recipes, and statements that their
-// rights allow.
+// statement must find rows. The backends' tests run the recipes, and the statements that their
+// permissions allow.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -58,7 +58,7 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// found fails the test if the statement finds nothing in any of the databases.
+// found fails the test if the statement finds no row in any of the databases.
 func found(ctx context.Context, t *testing.T, dbs []*sql.DB, b *block, statement string) {
 	t.Helper()
 	var all []error

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// wrapper makes a program or a test from a block that is a part of one, and checks the promises of
-// the text around it.
+// wrapper turns a block that is part of a program into a program or a test, and checks the promises
+// of the surrounding text.
 type wrapper struct {
 	page string
 	has  string   // text in the block
@@ -43,7 +43,6 @@ func check(ok bool, what string) {
 }
 `
 
-// work uses a lease, to show that the opened backend works.
 const work = `
 func work(b core.Backend) (lease *core.Lease) {
 	must(core.RunSingleton(context.Background(), b, "s1", func(ctx context.Context, l *core.Lease) error {
@@ -120,8 +119,8 @@ func main() {
 }
 `
 
-// takeProgram makes an effect in a shard, and takes it to another one. unsentProgram has no server
-// at the bank's address.
+// takeProgram makes an effect in a shard, and takes the effect to another shard. unsentProgram has
+// no server at the bank's address.
 const unsentProgram = `package main
 
 import (
@@ -173,11 +172,12 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 ` + must + `
 func main() {
 	background, from := context.Background(), "orders-0000"
-	keys, r := sharding.Keyspace{Name: "orders", Shards: 2, Hash: "fnv1a"}, sharding.Range{}
+	keys, r := sharding.Keyspace{Name: "orders", Shards: 2, Hash: "fnv1a"}, assign.Range{}
 	backend, err := memory.Open(background, memory.New(), "shop", nil)
 	must(err)
 	defer backend.Close()
@@ -683,8 +683,8 @@ func main() {
 }
 `
 
-// rangesWrapper sends more requests for one key than for all others, until the key has its own
-// range, and its item is there.
+// rangesWrapper sends more requests for one key than for all others, until the key has a separate
+// range that contains the key's item.
 const rangesWrapper = `package main
 
 import (
@@ -698,6 +698,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 ` + must + `
 type request struct {
@@ -745,7 +746,7 @@ func main() {
 		shard := ""
 		if m.Map() != nil {
 			for name, r := range m.Map().All() {
-				if r == (sharding.Range{From: hot, To: hot + 1}) {
+				if r == (assign.Range{From: hot, To: hot + 1}) {
 					shard = name
 				}
 			}
@@ -763,8 +764,8 @@ func main() {
 }
 `
 
-// faultsWrapper runs the suite with the faults of the page. It compiles the other test code for
-// another repository, which must need no internal package.
+// faultsWrapper runs the suite with the page's faults. It compiles the other test code for a
+// separate repository, which must need no internal package.
 const faultsWrapper = `package pages
 
 import (
@@ -774,23 +775,22 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/system"
 	"github.com/tenure-go/tenure/core/driver"
 	mystore "pages/mystore"
 )
 
-func TestMain(m *testing.M) { os.Exit(system.Main(m, mystore.Opener())) }
+func TestMain(m *testing.M) { os.Exit(conformance.Main(m, mystore.Opener())) }
 
 func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{Name: "mystore", New: newStore})
 }
 
-func TestGarbage(t *testing.T) { system.Garbage(t, newStore(conformance.Wrap(t)), 0) }
+func TestGarbage(t *testing.T) { conformance.TestGarbage(t, newStore, 0) }
 
 func TestSystem(t *testing.T) {
-	system.Run(t, system.Config{Opener: mystore.Opener(), Store: func(t conformance.T, _ uint64) *system.Store {
+	conformance.TestSystem(t, conformance.SystemConfig{Opener: mystore.Opener(), Store: func(t conformance.T, _ uint64) *conformance.SystemStore {
 		addr, wire := conformance.Proxy(t, "127.0.0.1:1")
-		return &system.Store{Options: map[string]string{"address": addr},
+		return &conformance.SystemStore{Options: map[string]string{"address": addr},
 			Cut: func(context.Context) (func() error, error) {
 				heal := wire.Cut()
 				return func() error { heal(); return nil }, nil

@@ -6,7 +6,6 @@ import (
 	"sync"
 )
 
-// direction is one of the two directions of a connection.
 type direction uint8
 
 const (
@@ -14,8 +13,8 @@ const (
 	replies
 )
 
-// Conn is one connection through a proxy: a pair of TCP connections, to the
-// client and to the server. It is safe for concurrent use.
+// Conn is one connection through a proxy. A Conn has TCP connections to the client and to the
+// server. A Conn is safe for concurrent use.
 type Conn struct {
 	proxy  *Proxy
 	number int64
@@ -25,11 +24,11 @@ type Conn struct {
 
 	mu      sync.Mutex
 	faults  Faults
-	mute    bool          // the server was never dialled
-	changed chan struct{} // closed, and replaced, at each change of the fields guarded by mu
-	server  *net.TCPConn  // nil until dialled
-	over    bool          // both sides are closed, or about to be
-	pumps   [2]*pump      // by direction; nil until dialled
+	mute    bool          // the server was never dialed
+	changed chan struct{} // closed and replaced at each change of a field guarded by mu
+	server  *net.TCPConn  // nil until dialed
+	over    bool          // both sides are closed, or will be closed soon
+	pumps   [2]*pump      // by direction; nil until dialed
 }
 
 func newConn(p *Proxy, client *net.TCPConn, number int64, f Faults) *Conn {
@@ -38,10 +37,10 @@ func newConn(p *Proxy, client *net.TCPConn, number int64, f Faults) *Conn {
 	return c
 }
 
-// Client returns the client's address, by which a test finds its connection.
+// Client returns the client's address. A test can use it to find a client's connection.
 func (c *Conn) Client() net.Addr { return c.client.RemoteAddr() }
 
-// Set applies f to this connection alone, until the next Set of the proxy.
+// Set applies f to this connection only. The next call to Proxy.Set replaces f.
 func (c *Conn) Set(f Faults) error {
 	if err := f.check(&c.proxy.o); err != nil {
 		return err
@@ -50,15 +49,16 @@ func (c *Conn) Set(f Faults) error {
 	return nil
 }
 
-// Reset cuts the connection with a reset on both sides. Held bytes are lost. The
-// connection's goroutines end soon after.
+// Reset resets both sides of the connection, and loses all held bytes. The connection's goroutines
+// end soon afterwards.
 func (c *Conn) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resetLocked()
 }
 
-// apply sets the faults. It resets a connection that cannot continue after its faults were lifted.
+// apply sets the faults. If the connection cannot continue after its previous faults, apply resets
+// it.
 func (c *Conn) apply(f Faults) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,14 +99,13 @@ func (c *Conn) resetLocked() {
 	c.proxy.count(func(s *Stats) { s.Resets++ })
 }
 
-// abort closes a connection so that its peer sees a reset. An error means that it is closed
-// already.
+// abort closes a connection with a reset. An error would mean that the connection is already
+// closed, so abort ignores errors.
 func abort(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()
 }
 
-// run runs the connection until its end.
 func (c *Conn) run() {
 	defer c.cancel()
 	if c.mute {
@@ -125,7 +124,7 @@ func (c *Conn) run() {
 	c.close()
 }
 
-// close closes the connection without a reset, unless it was reset before.
+// close closes the connection without a reset, unless it was already reset.
 func (c *Conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +138,7 @@ func (c *Conn) close() {
 	}
 }
 
-// drain reads and drops a muted client's bytes, until either side closes.
+// drain reads and drops a muted client's bytes until either side closes the connection.
 func (c *Conn) drain() {
 	buf := make([]byte, 4<<10)
 	for {
@@ -155,7 +154,7 @@ func (c *Conn) drain() {
 	}
 }
 
-// dial connects to the server and makes the pumps.
+// dial connects to the server and creates the pumps.
 func (c *Conn) dial() bool {
 	d := net.Dialer{Timeout: c.proxy.o.DialTimeout}
 	conn, err := d.DialContext(c.ctx, "tcp", c.proxy.server)

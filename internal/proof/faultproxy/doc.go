@@ -1,13 +1,13 @@
-// Package faultproxy is a TCP proxy for tests, between a client and a real server. It treats the
-// bytes as a bad network does: it loses, delays, slows or repeats them, and cuts the connection
-// with a reset or silently.
+// Package faultproxy provides a TCP proxy that tests put between a client and a real server. Like a
+// bad network, the proxy can lose, delay, slow down or repeat bytes, and can cut connections with
+// or without a reset.
 //
-// [New] listens on loopback and forwards to one server. [Proxy.Set] changes the faults for open and
-// new connections, [Proxy.SetNew] for new ones only, and [Conn.Set] for a single one. The proxy
-// does not parse the bytes, so TLS passes through unchanged. With a [Framer] for the protocol it
-// counts requests, and a [Flow.Decide] function can lose or repeat single ones. [Proxy.Stats]
-// counts connections, bytes and frames, and [Proxy.Wait] blocks until the counts are as a test
-// wants them, so that no test needs to sleep:
+// [New] listens on loopback and forwards to one server. [Proxy.Set] changes the faults of all
+// connections, [Proxy.SetNew] changes the faults of new connections only, and [Conn.Set] changes
+// the faults of one connection. The proxy does not parse bytes, so TLS passes through unchanged.
+// With a [Framer] for the protocol, the proxy counts requests, and a [Flow.Decide] function can
+// lose or repeat single requests. [Proxy.Stats] counts connections, bytes and frames. [Proxy.Wait]
+// blocks until the counts meet the test's condition, so no test needs to sleep:
 //
 //	p.Set(faultproxy.Faults{Replies: faultproxy.Flow{Hold: true}})
 //	go client.Commit(...)
@@ -16,13 +16,14 @@
 //
 // # Lost bytes
 //
-// TCP never loses bytes from the middle of a stream, so a direction that lost some stays silent.
-// When the fault is lifted, the connection is reset, as by a firewall that forgot it. To delay
-// without loss use Hold. When it is lifted, it delivers everything in order, even if the sender has
-// closed its end.
+// Because TCP never loses bytes from the middle of a stream, a direction that has lost bytes stays
+// silent. When the fault ends, the proxy resets the connection, like a firewall that has forgotten
+// the connection. To delay bytes without loss, use Hold. When Hold ends, the proxy delivers all
+// held bytes in order, even if the sender has closed its end.
 //
 // # What it does not do
 //
-// The proxy speaks no protocol, does not end TLS, and forwards no UDP. It delays and cuts streams,
-// not packets. For loss that TCP repairs use the kernel's tools.
+// The proxy implements no protocol, does not terminate TLS, and does not forward UDP. The proxy
+// delays and cuts streams, not packets. To lose packets that TCP then resends, use the kernel's
+// tools.
 package faultproxy

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// A reply is held until the test lets it go: the server has done the work, and
-// the client does not know.
+// The proxy holds a reply until the test releases it. Until then, the client does not know that the
+// server has done the work.
 func Example() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

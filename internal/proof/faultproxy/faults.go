@@ -5,55 +5,58 @@ import (
 	"time"
 )
 
-// Faults are the faults of a connection. The zero Faults forwards everything immediately.
+// Faults configures a connection's faults. The zero Faults forwards everything immediately.
 type Faults struct {
 	Requests Flow // from the client to the server
 	Replies  Flow // from the server to the client
-	// Mute accepts connections and never answers. The server is not dialled, and the client's bytes
-	// are dropped. It applies to a connection when it is accepted. Lifting it resets the muted
-	// connections.
+	// Mute makes the proxy accept connections but never answer. The proxy does not dial the server,
+	// and drops the client's bytes. Mute affects only connections that the proxy accepts while Mute
+	// is set. When Mute is lifted, the proxy resets the muted connections.
 	Mute bool
 }
 
-// Flow has the faults of one direction of a connection.
+// Flow configures the faults in one direction of a connection.
 type Flow struct {
-	// Swallow loses everything: the end of the stream, and the bytes held or delayed at that moment
-	// too. The package comment describes its lifting. It takes precedence over all other faults.
+	// Swallow loses all bytes, including held and delayed bytes, and the end of the stream. The
+	// package comment describes what happens when Swallow is lifted. Swallow takes precedence over
+	// all other faults.
 	Swallow bool
-	// Hold keeps everything, including the end of the stream, in order until it is lifted. When
-	// Options.MaxHeld bytes are kept, the proxy stops reading from the sender.
+	// Hold holds back all bytes and the end of the stream until Hold is lifted. When the proxy
+	// holds Options.MaxHeld bytes, it stops reading from the sender.
 	Hold bool
-	// Latency is the delay of every piece after it was read. Default 0.
+	// Latency is how long the proxy delays bytes after reading them. The default is no delay.
 	Latency time.Duration
-	// Drip forwards single bytes at this interval. 0 forwards all bytes together.
+	// Drip is the interval at which the proxy forwards single bytes. If Drip is 0, the proxy
+	// forwards all bytes together.
 	Drip time.Duration
-	// Decide is called for each frame, in the order of the stream; nil passes all. It needs a
-	// Framer for this direction, and must not keep or change the frame. It may be called for
-	// several connections concurrently, and may call the proxy's methods except Close.
+	// Decide is called with each frame, in stream order. If Decide is nil, all frames pass.
+	// Decide requires a Framer for this direction, and must not keep or change the frame. The proxy
+	// may call Decide for several connections concurrently. Decide may call any of the proxy's
+	// methods except Close.
 	Decide func(frame []byte) Verdict
 }
 
-// Verdict is the treatment of one frame.
+// Verdict is a decision about one frame.
 type Verdict uint8
 
-// The verdicts.
+// These are the verdicts.
 const (
 	Pass       Verdict = iota // forwarded
-	Drop                      // only this frame is lost, and the next one follows
+	Drop                      // only this frame is lost, and the next frame is forwarded
 	Duplicate                 // forwarded twice in succession, for protocols that allow it
-	LoseAnswer                // forwarded, and everything that comes back on this connection from now on is lost
+	LoseAnswer                // forwarded, and all later bytes from the other side are lost
 )
 
-// BlackHole cuts a connection without a reset. Neither side ever receives anything from the other
-// again, not even its close.
+// BlackHole returns Faults that cut a connection without a reset. Neither side receives anything
+// more from the other side, not even a close.
 func BlackHole() Faults {
 	return Faults{Requests: Flow{Swallow: true}, Replies: Flow{Swallow: true}}
 }
 
-// Framer returns the length of the first frame of b, which may be more than b has. It returns 0 if
-// b is too short to decide. It returns a negative number if b does not begin with a frame, and the
-// rest of the stream then passes unframed. It is called again with the same bytes and more after
-// them. It must not keep or change b, and must be safe for concurrent use.
+// Framer returns the length of the first frame in b. The frame may be longer than b. If b is too
+// short to determine the length, the Framer returns 0, and the proxy reads more bytes. If b does
+// not begin with a frame, the Framer returns a negative number, and the rest of the stream passes
+// without frames. A Framer must not keep or change b, and must be safe for concurrent use.
 type Framer func(b []byte) (n int)
 
 func (f Faults) check(o *Options) error {

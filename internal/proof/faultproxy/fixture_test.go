@@ -164,7 +164,6 @@ func (f *fixture) wait(what string, cond func(Stats) bool) {
 	}
 }
 
-// client is a connection through the proxy.
 type client struct {
 	*net.TCPConn
 	t *testing.T
@@ -183,7 +182,7 @@ func (f *fixture) dial() *client {
 	return &client{TCPConn: c.(*net.TCPConn), t: f.t}
 }
 
-// dialReset connects and expects a reset, which may come before Dial returns.
+// dialReset connects and expects a reset, which may arrive before Dial returns.
 func (f *fixture) dialReset() {
 	f.t.Helper()
 	c, err := net.DialTimeout("tcp", f.Addr(), ample.Time)
@@ -211,7 +210,7 @@ func (c *client) want(s string) {
 	}
 }
 
-// wantReset reads until the connection is reset, and expects no data before.
+// wantReset reads until the connection is reset, and expects no data before that.
 func (c *client) wantReset() {
 	c.t.Helper()
 	b, err := io.ReadAll(c)
@@ -220,8 +219,8 @@ func (c *client) wantReset() {
 	}
 }
 
-// wantSilence checks that nothing can be read, not even an end. It does not wait for silence,
-// because the bytes that could come were seen to be lost.
+// wantSilence checks that nothing can be read, not even the end of the stream. It does not wait,
+// because the test has already seen that all possible bytes were lost.
 func (c *client) wantSilence() {
 	c.t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {

@@ -2,8 +2,9 @@ package faultproxy
 
 import "encoding/binary"
 
-// PostgresFrames is the Framer of PostgreSQL's clients. A message has a type of one byte, which the
-// first message of a connection lacks, and a length of four bytes that includes itself.
+// PostgresFrames is the Framer for PostgreSQL clients. Each message except the first on a
+// connection begins with a type byte. A four-byte length follows, which counts itself and the rest
+// of the message.
 func PostgresFrames(b []byte) int {
 	if len(b) < 5 {
 		return 0
@@ -14,8 +15,8 @@ func PostgresFrames(b []byte) int {
 	return 1 + int(binary.BigEndian.Uint32(b[1:]))
 }
 
-// MySQLFrames is the Framer of MariaDB's and MySQL's clients. A packet begins with a length of
-// three bytes and a number of one byte.
+// MySQLFrames is the Framer for MariaDB and MySQL clients. A packet begins with a three-byte length
+// and a one-byte sequence number.
 func MySQLFrames(b []byte) int {
 	if len(b) < 4 {
 		return 0

@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// ErrClosed is the error of calls on a closed proxy.
+// ErrClosed is returned by calls on a closed proxy.
 var ErrClosed = errors.New("tenure: faultproxy: closed")
 
-// Options of a proxy. The zero value works.
+// Options configures a proxy. The zero value is valid.
 type Options struct {
-	// Listen is the TCP address to listen on. Empty picks a free port of 127.0.0.1 below the range
-	// of the kernel's outgoing connections, so that the port is still free when Admit follows
-	// Refuse.
+	// Listen is the TCP address to listen on. If Listen is empty, the proxy picks a free port on
+	// 127.0.0.1. The kernel never uses this port for outgoing connections, so the port stays free
+	// between Refuse and Admit.
 	Listen string
-	// MaxConns limits the open connections; 0 is 1024.
+	// MaxConns limits the number of open connections. 0 means 1024.
 	MaxConns int
-	// MaxHeld limits the waiting bytes per connection and direction; 0 is 4 MiB. One read or one
-	// frame may exceed it.
+	// MaxHeld limits how many bytes may wait in each direction of a connection. 0 means 4 MiB. A
+	// single read or frame may exceed the limit.
 	MaxHeld int
-	// MaxFrame limits the length of a frame; 0 is 16 MiB.
+	// MaxFrame limits the length of a frame. 0 means 16 MiB.
 	MaxFrame int
-	// DialTimeout limits the connecting to the server; 0 is 10 s.
+	// DialTimeout limits how long the proxy tries to connect to the server. 0 means 10 s.
 	DialTimeout time.Duration
-	// RequestFramer and ReplyFramer cut the two directions into frames, which are forwarded when
-	// complete. With nil a direction has no frames.
+	// RequestFramer and ReplyFramer divide requests and replies into frames. The proxy forwards
+	// only complete frames. A direction with a nil Framer has no frames.
 	RequestFramer, ReplyFramer Framer
 }
 
-// Proxy forwards connections to one server, with faults. It is safe for
-// concurrent use. Close must be called.
+// Proxy forwards connections to one server, with faults. A Proxy is safe for concurrent use. The
+// caller must close the Proxy.
 type Proxy struct {
 	server string
 	addr   string
@@ -56,14 +56,14 @@ type Proxy struct {
 	counted chan struct{} // closed by the next change; nil if no goroutine waits
 }
 
-// listener is an open port and the goroutine that accepts from it.
+// listener is an open port, with the goroutine that accepts its connections.
 type listener struct {
 	*net.TCPListener
 	done chan struct{} // closed when the goroutine has ended
 }
 
-// New listens, and forwards to the TCP address of server, which it dials for each connection. A nil
-// o is the zero Options.
+// New returns a listening proxy that forwards to the TCP address in server. The proxy dials this
+// address for each connection. A nil o means the zero Options.
 func New(server string, o *Options) (*Proxy, error) {
 	p := &Proxy{server: server, conns: map[*Conn]struct{}{}}
 	if o != nil {
@@ -89,7 +89,7 @@ func New(server string, o *Options) (*Proxy, error) {
 	return p, nil
 }
 
-// listen opens addr. If addr is empty, it opens a port outside the default range of outgoing
+// listen opens addr. If addr is empty, listen opens a port outside the default range of outgoing
 // connections on Linux, Windows and macOS.
 func listen(addr string) (*net.TCPListener, error) {
 	const tries, low, high = 64, 20000, 30000
@@ -109,14 +109,14 @@ func listen(addr string) (*net.TCPListener, error) {
 	return l.(*net.TCPListener), nil
 }
 
-// Addr returns the address to connect to, host:port. It is constant.
+// Addr returns the address to connect to, as host:port. The address never changes.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Set applies f to all connections, open and new. Everything that a client or server sends after
-// Set returned is treated by f.
+// Set applies f to all open and new connections. The faults affect all bytes that a client or
+// server sends after Set has returned.
 func (p *Proxy) Set(f Faults) error { return p.set(f, true) }
 
-// SetNew applies f to connections accepted from now on.
+// SetNew applies f only to connections that the proxy accepts after the call.
 func (p *Proxy) SetNew(f Faults) error { return p.set(f, false) }
 
 func (p *Proxy) set(f Faults, open bool) error {
@@ -149,15 +149,15 @@ func (p *Proxy) Conns() []*Conn {
 	return out
 }
 
-// Reset cuts all open connections with a reset, on both sides.
+// Reset resets both sides of all open connections.
 func (p *Proxy) Reset() {
 	for _, c := range p.Conns() {
 		c.Reset()
 	}
 }
 
-// Refuse closes the port, so that the kernel refuses connections until Admit. Open connections
-// stay. Refusing twice does nothing.
+// Refuse closes the port, so the kernel refuses connections until Admit is called. Open connections
+// stay open. A second call has no effect.
 func (p *Proxy) Refuse() error {
 	p.mu.Lock()
 	l := p.listener
@@ -170,7 +170,7 @@ func (p *Proxy) Refuse() error {
 	return l.stop()
 }
 
-// Admit opens the port again. It fails if another process has taken it.
+// Admit opens the port again. Admit fails if another process has taken the port.
 func (p *Proxy) Admit() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,8 +188,8 @@ func (p *Proxy) Admit() error {
 	return nil
 }
 
-// Close resets all connections, closes the port and waits for every goroutine.
-// A second Close waits too, and is no error.
+// Close resets all connections, closes the port and waits for every goroutine. A second call also
+// waits, and returns nil.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.cancel()
@@ -202,7 +202,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// serve starts to accept. The caller holds mu, or has the only reference.
+// serve starts accepting connections. The caller must hold mu, or have the only reference to p.
 func (p *Proxy) serve(l *net.TCPListener) {
 	p.listener = &listener{TCPListener: l, done: make(chan struct{})}
 	own := p.listener
@@ -212,7 +212,6 @@ func (p *Proxy) serve(l *net.TCPListener) {
 	})
 }
 
-// stop closes the port and waits for its goroutine.
 func (l *listener) stop() error {
 	if l == nil {
 		return nil
@@ -223,7 +222,7 @@ func (l *listener) stop() error {
 }
 
 // accept accepts connections until the listener is closed. Other errors, such as a lack of file
-// descriptors, are temporary, so it continues after a pause.
+// descriptors, are temporary, so accept continues after a pause.
 func (p *Proxy) accept(l *listener) {
 	for {
 		client, err := l.AcceptTCP()

@@ -104,7 +104,7 @@ func TestHoldRequestsAndReleaseLater(t *testing.T) {
 	f.s.received(t, "a\nb\n")
 }
 
-// A client that gave up does not take back its request. The fence is for such late requests.
+// A client that gives up does not withdraw its request. The fence is for such late requests.
 func TestHeldRequestOutlivesItsClient(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"closed", "reset"} {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// pump forwards one direction of a connection. One goroutine reads into a queue, and another one
-// forwards from it. Faults apply when bytes leave the queue, so they also apply to waiting bytes.
+// pump forwards one direction of a connection. One goroutine reads into a queue, and another
+// goroutine forwards from this queue. Faults apply when bytes leave the queue, and therefore also
+// to waiting bytes.
 type pump struct {
 	c        *Conn
 	dir      direction
@@ -23,7 +24,6 @@ type pump struct {
 	last  time.Time // time of the last forwarding
 }
 
-// piece is some bytes to forward, or the end of the stream.
 type piece struct {
 	data  []byte
 	at    time.Time // when it was read
@@ -50,7 +50,6 @@ func (p *pump) read() {
 	}
 }
 
-// room waits until the queue has room. It returns false at the connection's end.
 func (p *pump) room() bool {
 	for {
 		p.c.mu.Lock()
@@ -69,7 +68,7 @@ func (p *pump) room() bool {
 	}
 }
 
-// take queues the bytes read, in frames if there is a framer.
+// take queues bytes from the sender or, with a Framer, only whole frames.
 func (p *pump) take(b []byte) {
 	if p.framer == nil {
 		p.put(b)
@@ -98,7 +97,6 @@ func (p *pump) take(b []byte) {
 	p.partial = append([]byte(nil), b...)
 }
 
-// frame queues one frame, as Decide says.
 func (p *pump) frame(b []byte) {
 	p.c.mu.Lock()
 	decide := p.c.faults.flow(p.dir).Decide
@@ -127,7 +125,6 @@ func (p *pump) frame(b []byte) {
 	p.put(b)
 }
 
-// put queues a copy of b.
 func (p *pump) put(b []byte) {
 	p.push(piece{data: append([]byte(nil), b...)})
 }
@@ -144,7 +141,7 @@ func (p *pump) push(x piece) {
 	p.c.wakeLocked()
 }
 
-// hold counts n more waiting bytes. The caller holds c.mu.
+// hold adds n to the number of waiting bytes. The caller holds c.mu.
 func (p *pump) hold(n int) {
 	p.held += n
 	p.c.proxy.count(func(s *Stats) { s.flow(p.dir).Held += int64(n) })
@@ -162,15 +159,16 @@ func (p *pump) write() {
 			if x.reset {
 				p.c.Reset()
 			} else {
-				_ = p.dst.CloseWrite() // fails only if the receiver has closed, which its own reader reports
+				_ = p.dst.CloseWrite() // fails only if the receiver has closed, which its reader reports
 			}
 			return
 		}
 		n, err := p.dst.Write(x.data)
 		p.c.mu.Lock()
 		p.hold(-len(x.data))
-		// The receiver has closed, and its own reader reports it. Its earlier bytes may still wait
-		// in the other direction, so the connection is not cut here.
+		// If the receiver has closed the connection, the pump for the opposite direction detects
+		// this. Earlier bytes from the receiver may still be waiting there, so write does not cut
+		// the connection.
 		p.lost = p.lost || err != nil
 		p.c.proxy.count(func(s *Stats) {
 			s.flow(p.dir).Forwarded += int64(n)
@@ -181,7 +179,7 @@ func (p *pump) write() {
 	}
 }
 
-// next waits for the next piece to forward. It returns false if none will come.
+// next returns the next piece to forward, or false if there will be no further piece.
 func (p *pump) next() (piece, bool) {
 	for {
 		if p.c.ctx.Err() != nil {
@@ -201,7 +199,7 @@ func (p *pump) next() (piece, bool) {
 	}
 }
 
-// wait waits for a change, for the connection's end, or for pause if it is not 0.
+// wait waits for a change or for the connection's end. A pause other than 0 limits the wait.
 func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
 	var timer <-chan time.Time
 	if pause > 0 {
@@ -216,8 +214,8 @@ func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
 	}
 }
 
-// pop returns the bytes that the faults let pass now. Without any, pause is the longest time to
-// wait for a change, 0 for no limit. The caller holds c.mu.
+// pop returns the bytes that may pass now. If there are none, pause limits the wait for a change,
+// and 0 means no limit. The caller holds c.mu.
 func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration) {
 	f := p.c.faults.flow(p.dir)
 	if f.Swallow || p.lost {
@@ -244,7 +242,8 @@ func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration)
 	return x, true, false, 0
 }
 
-// discard drops the queue, and reports whether it had the end of the stream. The caller holds c.mu.
+// discard drops the queue, and reports whether the queue contained the end of the stream. The
+// caller holds c.mu.
 func (p *pump) discard() (ended bool) {
 	n := 0
 	for _, x := range p.queue {
@@ -262,7 +261,7 @@ func (p *pump) discard() (ended bool) {
 	return ended
 }
 
-// abandon counts the bytes that are in the queue at the connection's end as lost.
+// abandon counts the bytes in the queue as lost, because the connection has ended.
 func (p *pump) abandon() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

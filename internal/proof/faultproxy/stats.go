@@ -2,20 +2,20 @@ package faultproxy
 
 import "context"
 
-// Stats are the counts of a proxy since it was made.
+// Stats contains a proxy's counts since its creation.
 type Stats struct {
 	Accepted   int64 // connections accepted
 	Open       int64 // accepted connections that have not ended
 	Surplus    int64 // connections reset immediately, because Options.MaxConns were open
-	Resets     int64 // connections that the proxy reset: by a call, by lifting a fault, or after a peer did
+	Resets     int64 // connections that the proxy reset, including by lifting a fault or after a peer's reset
 	DialErrors int64 // connections reset because the server could not be reached
 	BadFrames  int64 // connections reset because a frame was longer than Options.MaxFrame
 	Requests   FlowStats
 	Replies    FlowStats
 }
 
-// FlowStats counts one direction of all connections. Bytes of an incomplete frame
-// are in Read only.
+// FlowStats contains the counts for one direction of all connections. Only Read includes the bytes
+// of an incomplete frame.
 type FlowStats struct {
 	Read       int64 // bytes read from the sender
 	Forwarded  int64 // bytes written to the receiver
@@ -40,8 +40,9 @@ func (p *Proxy) Stats() Stats {
 	return p.stats
 }
 
-// Wait blocks until cond holds for the counts, and returns nil. If ctx ends first, it returns ctx's
-// cause, and if the proxy is closed, ErrClosed. It calls cond with a copy, in this goroutine.
+// Wait blocks until cond returns true for the counts, and then returns nil. If ctx ends first, Wait
+// returns its cause. If the proxy is closed, Wait returns ErrClosed. Wait calls cond with a copy of
+// the counts, in the caller's goroutine.
 func (p *Proxy) Wait(ctx context.Context, cond func(Stats) bool) error {
 	for {
 		p.countMu.Lock()

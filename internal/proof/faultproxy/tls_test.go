@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// The proxy passes TLS through unchanged: the client verifies the server's certificate, and faults
-// act as on plain bytes.
+// The proxy passes TLS through unchanged. The client verifies the server's certificate, and faults
+// have the same effect as on plain bytes.
 func TestTLSPassesThrough(t *testing.T) {
 	t.Parallel()
 	handled := make(chan struct{}, 10)

@@ -23,20 +23,21 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// childEnv is the environment variable that makes a process a member. It has the setting.
+// childEnv is the environment variable that makes a process a member, and contains its setting.
 const childEnv = "TENURE_FLEET_CHILD"
 
 // upLine is the first line that a member prints.
 const upLine = "up"
 
-// setting is the input of a started process.
+// setting is the input for a started process.
 type setting struct {
 	Config string // YAML
 	Of     json.RawMessage
 }
 
-// Main is for TestMain. If a Fleet started this process, Main runs child until SIGTERM ends ctx.
-// Otherwise it runs the tests. child gets Start's argument. The result is the exit status.
+// Main implements a TestMain. If a Fleet started this process, Main runs child with the value
+// passed to Start, until SIGTERM ends the ctx of child. In any other process, Main runs the tests.
+// Main returns the exit status.
 func Main[S any](m *testing.M, child func(ctx context.Context, b core.Backend, o *core.Options, set S) error) int {
 	text := os.Getenv(childEnv)
 	if text == "" {
@@ -50,7 +51,7 @@ func Main[S any](m *testing.M, child func(ctx context.Context, b core.Backend, o
 }
 
 func run[S any](text string, child func(context.Context, core.Backend, *core.Options, S) error) (err error) {
-	go func() { // the test ended without ending this process
+	go func() { // the test ended but left this process running
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(2)
 	}()
@@ -80,19 +81,20 @@ func run[S any](text string, child func(context.Context, core.Backend, *core.Opt
 	return child(ctx, b, o, of)
 }
 
-// Fleet has the processes of one test, and kills them at its end. One goroutine uses it.
+// Fleet contains one test's processes, and kills them when the test ends. Only one goroutine may
+// use a Fleet.
 type Fleet struct {
 	*testing.T
 	Rand    *rand.Rand
 	Struck  map[string]int    // faults, by kind
-	Procs   []*Proc           // running ones
-	Take    func(line string) // gets a process's output, in that process's goroutine; may be nil
-	Proxied bool              // each process reaches the server through its own proxy
+	Procs   []*Proc           // running processes
+	Take    func(line string) // gets a process's output, in that process's own goroutine; may be nil
+	Proxied bool              // each process reaches the server through a separate proxy
 	store   *Store
 	space   string
 }
 
-// New makes a fleet without processes, for a namespace of a store.
+// New creates a Fleet without processes, for a namespace of a store.
 func New(t *testing.T, s *Store, namespace string, seed uint64) *Fleet {
 	f := &Fleet{T: t, Rand: rand.New(rand.NewPCG(seed, 2)), Struck: map[string]int{}, store: s, space: namespace}
 	t.Cleanup(func() {
@@ -110,12 +112,12 @@ func (f *Fleet) Open() core.Backend {
 	return f.store.Open(f.T, f.space)
 }
 
-// Proc is a process.
+// Proc is a process in a Fleet.
 type Proc struct {
 	cmd   *exec.Cmd
 	proxy *faultproxy.Proxy
-	up    chan struct{} // closed once the process would end in order
-	read  chan struct{} // closed once all its output was read
+	up    chan struct{} // closed when the process runs and can stop in an orderly way
+	read  chan struct{} // closed when all its output has been read
 }
 
 // PID returns the process id.
@@ -130,7 +132,7 @@ func (p *Proc) wait() error {
 	return err
 }
 
-// Start starts this program again, as a member. Its child function gets set.
+// Start runs another copy of this program as a member, and passes set to Main's child.
 func (f *Fleet) Start(set any) *Proc {
 	f.Helper()
 	p := &Proc{up: make(chan struct{}), read: make(chan struct{})}
@@ -177,10 +179,10 @@ func (f *Fleet) Start(set any) *Proc {
 	return p
 }
 
-// Any returns one of the processes, at random.
+// Any returns a random process.
 func (f *Fleet) Any() *Proc { return f.Procs[f.Rand.IntN(len(f.Procs))] }
 
-// Of returns the process with a number, nil if it does not run.
+// Of returns the running process with the given process id, or nil.
 func (f *Fleet) Of(pid int) *Proc {
 	if i := slices.IndexFunc(f.Procs, func(p *Proc) bool { return p.PID() == pid }); i >= 0 {
 		return f.Procs[i]
@@ -188,13 +190,13 @@ func (f *Fleet) Of(pid int) *Proc {
 	return nil
 }
 
-// Kill ends a process by SIGKILL.
+// Kill ends a process with SIGKILL.
 func (f *Fleet) Kill(p *Proc) {
 	f.Helper()
 	f.end(p, syscall.SIGKILL)
 }
 
-// Leave asks a process to stop, and waits until it has ended.
+// Leave ends a process with SIGTERM, and waits until it has ended.
 func (f *Fleet) Leave(p *Proc) {
 	f.Helper()
 	select {
@@ -205,7 +207,7 @@ func (f *Fleet) Leave(p *Proc) {
 	f.end(p, syscall.SIGTERM)
 }
 
-// LeaveAll asks the processes to stop, one after another.
+// LeaveAll ends the processes with SIGTERM, one after another.
 func (f *Fleet) LeaveAll() {
 	f.Helper()
 	for len(f.Procs) > 0 {
@@ -228,13 +230,13 @@ func (f *Fleet) end(p *Proc, s syscall.Signal) {
 	}
 }
 
-// Stop stops a process with SIGSTOP, until the returned function is called.
+// Stop stops a process with SIGSTOP until the caller calls the returned function.
 func (f *Fleet) Stop(p *Proc) (cont func()) {
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
 	return func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 }
 
-// Pause sleeps for a random time, in milliseconds.
+// Pause sleeps for a random number of milliseconds between least and most.
 func (f *Fleet) Pause(least, most int) {
 	time.Sleep(time.Duration(least+f.Rand.IntN(most-least)) * time.Millisecond)
 }
@@ -242,7 +244,8 @@ func (f *Fleet) Pause(least, most int) {
 // Served reports whether the store has a server, which StopStore needs.
 func (f *Fleet) Served() bool { return f.store.Server != nil }
 
-// StopStore stops the server with SIGSTOP for a random time, in milliseconds.
+// StopStore stops the server with SIGSTOP for a random number of milliseconds between least and
+// most.
 func (f *Fleet) StopStore(least, most int) {
 	f.Helper()
 	if err := f.store.Server.Stop(f.Context()); err != nil {
@@ -254,11 +257,12 @@ func (f *Fleet) StopStore(least, most int) {
 	}
 }
 
-// Cut resets a process's connections to the server, and new ones, for a random time in
-// milliseconds. The port stays open, because another process could take it. It needs Proxied.
+// Cut resets a process's connections to the server, old and new, for a random number of
+// milliseconds between least and most. The port stays open, so no other process can take it. Cut
+// requires Proxied.
 func (f *Fleet) Cut(p *Proc, least, most int) {
 	f.Helper()
-	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // so that no new connection reaches the server
+	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // against new connections
 		f.Fatal(err)
 	}
 	for range ample.During(time.Duration(least+f.Rand.IntN(most-least))*time.Millisecond, 2*time.Millisecond) {
@@ -269,8 +273,8 @@ func (f *Fleet) Cut(p *Proc, least, most int) {
 	}
 }
 
-// LoseReplies loses the server's replies to a process for a random time in milliseconds, and then
-// resets the connections. It needs Proxied.
+// LoseReplies loses the server's replies to a process for a random number of milliseconds between
+// least and most. It then resets the connections. LoseReplies requires Proxied.
 func (f *Fleet) LoseReplies(p *Proc, least, most int) {
 	f.Helper()
 	if err := p.proxy.Set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}); err != nil {

@@ -1,5 +1,5 @@
-// Package fleet is for tests on real stores. It has a list of stores, and processes that use one of
-// them and are killed, stopped, or cut off from it.
+// Package fleet supports tests on real stores. It lists the stores, starts processes that use a
+// store, and kills, stops or cuts off these processes.
 package fleet
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Openers returns the openers of the stores of Places.
+// Openers returns the openers for the stores in Places.
 func Openers() []core.Opener {
 	return []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener(),
 		redis.Opener()}
@@ -33,7 +33,7 @@ type Place struct {
 	format   string       // a backend's part of a configuration, for its address and the namespace
 }
 
-// Places returns the kinds of stores. The first needs no server.
+// Places returns the kinds of stores. The first kind needs no server.
 func Places() []Place {
 	return []Place{
 		{Name: "sqlite", format: "sqlite: {path: %q, namespace: %q}"},
@@ -46,7 +46,7 @@ func Places() []Place {
 	}
 }
 
-// Store is an empty store, on its own server.
+// Store is an empty store on a separate server.
 type Store struct {
 	Server *servers.Server // nil for a file
 
@@ -54,8 +54,8 @@ type Store struct {
 	at     func(addr string) string
 }
 
-// New makes a store that ends with the test. If the machine has no such server, and with -short, it
-// skips the test.
+// New creates a store that lasts until the test ends. New skips the test with -short, or if the
+// machine has no such server.
 func (p Place) New(t *testing.T) *Store {
 	t.Helper()
 	servers.Short(t)
@@ -75,8 +75,8 @@ func (p Place) New(t *testing.T) *Store {
 	return s
 }
 
-// Part returns a backend's part of a configuration, with the server at addr, such as a proxy's
-// address. If addr is empty, it uses the server's address.
+// Part returns the part of a configuration that describes the backend. The backend connects to
+// addr, which may be a proxy's address, or to the server's address if addr is empty.
 func (s *Store) Part(addr, namespace string) string {
 	if addr == "" && s.Server != nil {
 		addr = s.Server.Addr()
@@ -99,7 +99,7 @@ func (s *Store) Open(t *testing.T, namespace string) core.Backend {
 	return b
 }
 
-// configOf returns the configuration of a process.
+// configOf returns the configuration for a process.
 func configOf(node, part string) string {
 	return fmt.Sprintf("tenure:\n  node: %s\n  ttl: 1s\n  lock_dir: none\n  open_wait: 30s\n  drain_budget: 8s\n  backends:\n    %s\n",
 		node, part)

@@ -1,5 +1,5 @@
-// Package fuzz has the fuzz targets of packages whose own tests link databases. The fuzzer would
-// instrument the databases too, which takes minutes.
+// Package fuzz contains fuzz targets for packages whose tests link databases. In those packages,
+// the fuzzer would spend minutes instrumenting the databases.
 package fuzz
 
 import (
@@ -62,7 +62,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// checkText fails for an error that is long, or that has characters with an effect on a terminal or
+// checkText fails for an error that is long, or that contains characters that affect a terminal or
 // a log.
 func checkText(t *testing.T, err error) {
 	t.Helper()
@@ -99,13 +99,13 @@ func checkRefused(t *testing.T, err error) {
 
 func FuzzResponse(f *testing.F) {
 	const problem = "application/problem+json"
-	for _, kind := range []string{fence.ProblemRefused, fence.ProblemForeign, fence.ProblemInvalid,
-		fence.ProblemMissing, fence.ProblemMark} {
+	for _, kind := range []string{"urn:tenure:fence:refused", "urn:tenure:fence:foreign", "urn:tenure:fence:invalid",
+		"urn:tenure:fence:missing", "urn:tenure:fence:mark"} {
 		f.Add(412, problem, `{"type":"`+kind+
 			`","detail":"a\u001bb","resource":"ledger/7","shard":"ledger","holder":"a","token":4,"current_shard":"ledger","current_holder":"b","current_token":5}`)
 	}
-	f.Add(403, problem, `{"type":"`+fence.ProblemForeign+`","token":`+strings.Repeat("1", 50_000)+`}`)
-	f.Add(400, problem+"; charset=utf-8", `{"type":"`+fence.ProblemInvalid+`","detail":"`+strings.Repeat("x", 50_000)+
+	f.Add(403, problem, `{"type":"urn:tenure:fence:foreign","token":`+strings.Repeat("1", 50_000)+`}`)
+	f.Add(400, problem+"; charset=utf-8", `{"type":"urn:tenure:fence:invalid","detail":"`+strings.Repeat("x", 50_000)+
 		`"}`)
 	f.Fuzz(func(t *testing.T, status int, kind, body string) {
 		r := &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}
@@ -119,7 +119,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add("a\x1b/b/1", strings.Repeat("9", 10_000))
 	f.Fuzz(func(t *testing.T, text, seq string) {
 		m, err := fence.ReadMessage(func(key string) string {
-			return map[string]string{fence.MessageFence: text, fence.MessageSeq: seq}[key]
+			return map[string]string{"tenure-fence": text, "tenure-seq": seq}[key]
 		})
 		checkText(t, err)
 		if err != nil {
@@ -157,8 +157,8 @@ func FuzzMarks(f *testing.F) {
 		}
 		defer marks.Close()
 		for _, resource := range []string{"ledger", one, two} {
-			h, err := marks.Load(t.Context(), resource)
-			if err != nil || h != (driver.Fence{}) && (driver.CheckFence(h) != nil || fence.CheckResource(resource) != nil) {
+			h, err := marks.Raise(t.Context(), resource, driver.Fence{Shard: "ledger", Session: "z", Token: 1})
+			if fence.CheckResource(resource) == nil && (err != nil || driver.CheckFence(h) != nil) {
 				t.Errorf("the mark of %q is %+v, %v", resource, h, err)
 			}
 		}
@@ -167,7 +167,7 @@ func FuzzMarks(f *testing.F) {
 
 func FuzzGRPC(f *testing.F) {
 	seed := func(code codes.Code, reason string, metadata map[string]string) {
-		st, err := status.New(code, "refused").WithDetails(&errdetails.ErrorInfo{Domain: fencegrpc.Domain, Reason: reason, Metadata: metadata})
+		st, err := status.New(code, "refused").WithDetails(&errdetails.ErrorInfo{Domain: "tenure.fence", Reason: reason, Metadata: metadata})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -177,11 +177,11 @@ func FuzzGRPC(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	seed(codes.FailedPrecondition, fencegrpc.Reason, map[string]string{"resource": "ledger", "fence": "ledger/a/4",
+	seed(codes.FailedPrecondition, "FENCE_REFUSED", map[string]string{"resource": "ledger", "fence": "ledger/a/4",
 		"current_shard": "ledger", "current_holder": "b", "current_token": "5"})
-	seed(codes.FailedPrecondition, fencegrpc.Reason, map[string]string{"resource": "a\x1b", "fence": "ledger/a/4",
+	seed(codes.FailedPrecondition, "FENCE_REFUSED", map[string]string{"resource": "a\x1b", "fence": "ledger/a/4",
 		"current_shard": "a/b", "current_holder": "\n", "current_token": "-5"})
-	seed(codes.PermissionDenied, fencegrpc.ReasonForeign, map[string]string{"resource": strings.Repeat("r", 10_000), "fence": "ledger/a/4"})
+	seed(codes.PermissionDenied, "FENCE_FOREIGN", map[string]string{"resource": strings.Repeat("r", 10_000), "fence": "ledger/a/4"})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		st := status.New(codes.OK, "").Proto()
 		if proto.Unmarshal(text, st) != nil {

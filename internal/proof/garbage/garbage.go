@@ -1,13 +1,13 @@
-// Package garbage tests members beside a compromised one, which writes garbage to the store as fast
-// as it can.
+// Package garbage tests members while a compromised member writes garbage to the store as fast as
+// possible.
 //
-// The compromised member writes over shards' records, heads, log entries, and the records of its
-// own member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
-// must stay limited, and their log must name each damaged record at most once a minute. The same
-// must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
-// quarantines among them, and those of sharding's plans. There a member commits garbage under
-// leases that it took, and later damages the records. The package is for the tests of backends.
-// Others use it through Garbage of conformance/system.
+// The compromised member overwrites shards' records, heads and log entries, and its own member and
+// heartbeat records. The other members must keep their leases on the undamaged shards, use a
+// limited amount of memory, and log each damaged record at most once a minute. The same limits
+// apply to the reserved shards, which contain sharding's plans and the operators' rules, including
+// nodes' places and the ends of quarantines. The compromised member takes leases of the reserved
+// shards and commits garbage to them. Later, it damages the records of the reserved shards. Tests
+// use this package through conformance.TestGarbage.
 package garbage
 
 import (
@@ -27,7 +27,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -36,16 +35,17 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ForFlag is the flag with the duration of the garbage.
+// ForFlag is the name of the flag that sets how long garbage is written.
 const ForFlag = "garbage.for"
 
-// Flag defines ForFlag, with a default of 3 s. A package's tests define it once.
+// Flag defines ForFlag, with a default of 3 s. Each test package calls Flag once.
 func Flag() *time.Duration {
 	return flag.Duration(ForFlag, 3*time.Second, "how long a compromised member writes garbage")
 }
 
 const (
 	ttl       = 3 * time.Second
+	writers   = 4
 	attacked  = 4
 	untouched = 4
 	planned   = 4
@@ -57,11 +57,33 @@ const (
 	assigner  = "_assigner"
 )
 
-// Test runs two members, and two more that share out shards by a plan. For during it also runs a
-// member that writes garbage through store.Tamper, with this many writers and a member's rights.
-// Another one commits garbage to the reserved shards. For another third of that time the first one
-// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
-func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
+// Kind is a form of garbage. Each Kind has an equivalent conformance.Tampering.
+type Kind int
+
+// The kinds of garbage. A writer cycles through the kinds before Oversize.
+const (
+	Shard Kind = iota
+	Head
+	Entry
+	Member
+	Beat
+	Impossible
+	Oversize
+)
+
+// Store is the part of a conformance.Store that Test uses.
+type Store struct {
+	Open    func(ctx context.Context) (driver.Backend, error)
+	Tamper  func(ctx context.Context, what Kind, name string) error
+	Compact func(ctx context.Context) error // nil, or as in conformance.Store
+}
+
+// Test runs two ordinary members, and two more that divide shards by a plan. For the given
+// duration, Test also runs a member that writes garbage through store.Tamper, with several writers
+// and a member's permissions. Another member commits garbage to the reserved shards. Afterwards,
+// the member that wrote garbage damages the reserved shards for a third of the duration. Because
+// Test measures the heap, nothing else may run at the same time.
+func Test(t *testing.T, store Store, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
 	good, bad, shared := numbered("good", untouched), numbered("bad", attacked), numbered("planned", planned)
@@ -71,12 +93,12 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 		w.run(t, store, fmt.Sprint("planner", i), nil, shared)
 	}
 	w.await(t, "every shard is served", func() bool { return len(w.seqs) == untouched+attacked+planned })
-	// From here on the only change to the attacked shards may be a loss.
+	// After this point, members may lose only the attacked shards.
 	culprit, err := store.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = culprit.Close() }) // garbage may make it fail
+	t.Cleanup(func() { _ = culprit.Close() }) // garbage may make Close fail
 	session := driver.SessionID("culprit")
 	if _, err := culprit.Join(t.Context(),
 		driver.Member{Session: session, Node: "culprit", TTL: 10 * time.Minute}); err != nil {
@@ -115,6 +137,11 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 	})
 	attack(during/3, []string{control.Shard, assigner, string(driver.PingShard)}, func(context.Context) {})
 	commits := w.end(good)
+	if store.Compact != nil && culprit.Info().Backend == "memory" { // the memory backend keeps earlier values in this process
+		if err := store.Compact(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 	after := heap()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,11 +156,10 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 		t.Errorf("%d records of garbage, %d commits, %d records named: this shows nothing", written.Load(), commits,
 			len(w.lines))
 	}
-	// The memory backend keeps in this process the records and logs that are written.
-	if after > before+growth && culprit.Info().Backend != "memory" {
+	if after > before+growth {
 		t.Errorf("the heap grew by %d bytes, want at most %d", after-before, growth)
 	}
-	// If a machine needs this long to write a file, that alone costs leases.
+	// If writing a file takes this long, the delay alone makes members lose leases.
 	if pause := time.Duration(still.Load()); pause > ttl/3 && len(w.events) > 0 {
 		t.Skipf("machine too slow to tell: it stood still for %v, and not judged is:\n%s", pause, strings.Join(w.events, "\n"))
 	}
@@ -149,7 +175,7 @@ func numbered(name string, n int) (names []string) {
 	return names
 }
 
-// judgeLines checks the members' log lines, and returns the largest number of lines about one
+// judgeLines checks the members' log lines, and returns the maximum number of lines about one
 // record. The caller holds w.mu.
 func (w *witness) judgeLines(t *testing.T) (most int) {
 	t.Helper()
@@ -170,26 +196,23 @@ func (w *witness) judgeLines(t *testing.T) (most int) {
 	return most
 }
 
-// spoil writes garbage of every kind over the records of shards and of a session until ctx ends, as
-// writer n.
+// spoil is writer n. Until ctx ends, it overwrites the records of shards and of a session with
+// every kind of garbage.
 func spoil(
-	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
-	refused *atomic.Int64,
+	ctx context.Context, store Store, n int, shards []string, session string, written, refused *atomic.Int64,
 ) {
 	large := time.NewTimer(0)
 	defer large.Stop()
-	kinds := []conformance.Tampering{conformance.CorruptShard, conformance.CorruptHead, conformance.CorruptEntry,
-		conformance.CorruptMember, conformance.CorruptBeat, conformance.ImpossibleShard}
 	for i := n; ctx.Err() == nil; i++ {
-		what, name := kinds[i%len(kinds)], shards[i/len(kinds)%len(shards)]
+		what, name := Kind(i%int(Oversize)), shards[i/int(Oversize)%len(shards)]
 		switch {
-		case what == conformance.CorruptMember, what == conformance.CorruptBeat:
+		case what == Member, what == Beat:
 			name = session
-		case n == 0 && what == conformance.CorruptShard:
+		case n == 0 && what == Shard:
 			select {
 			case <-large.C:
-				what = conformance.OversizeShard
-				large.Reset(time.Second) // a full store is another attack
+				what = Oversize
+				large.Reset(time.Second) // filling the store is a different attack
 			default:
 			}
 		}
@@ -201,8 +224,8 @@ func spoil(
 	}
 }
 
-// intrude takes the leases of the shards of rules and plans, and commits garbage under them, until
-// ctx ends.
+// intrude takes the leases of the shards that contain rules and plans. Until ctx ends, it commits
+// garbage under these leases.
 func intrude(ctx context.Context, b driver.Backend, s driver.Session, committed *atomic.Int64) {
 	held := make(map[driver.ShardID]driver.AcquireResult)
 	seen := make(map[driver.ShardID]driver.Owner)
@@ -235,8 +258,8 @@ func intrude(ctx context.Context, b driver.Backend, s driver.Session, committed 
 	}
 }
 
-// junkOfRules returns records among the operators' rules. Some are valid rules, but too many, and
-// of missing nodes.
+// junkOfRules returns garbage records for the operators' rules. Some records are valid rules about
+// missing nodes, and there are too many of them.
 func junkOfRules(n int) []driver.Op {
 	var ops []driver.Op
 	for range 20 {
@@ -263,8 +286,8 @@ func junkOfRules(n int) []driver.Op {
 	return ops
 }
 
-// junkPlan returns an invalid entry for the log of plans. It keeps the log short, because a full
-// store is another attack.
+// junkPlan returns an invalid entry for the plan log. It keeps the log short, because filling the
+// store is a different attack.
 func junkPlan(h driver.Head, limits driver.Limits) []driver.Op {
 	size := 16 << 10
 	if limits.WriteBytes > 0 {
@@ -277,7 +300,6 @@ func junkPlan(h driver.Head, limits driver.Limits) []driver.Op {
 	return ops
 }
 
-// noise returns n random bytes.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -286,7 +308,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// measure records the largest size of the heap until ctx ends.
+// measure records the peak heap size until ctx ends.
 func measure(ctx context.Context, peak *atomic.Uint64) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -301,14 +323,14 @@ func measure(ctx context.Context, peak *atomic.Uint64) {
 	}
 }
 
-// standstill writes its own file repeatedly until ctx ends, and returns the longest time of a
-// write. It uses no lock or connection that garbage could block.
+// standstill writes a file repeatedly until ctx ends, and returns how long the slowest write took.
+// It uses no lock or connection that garbage could block.
 func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	file, err := os.Create(filepath.Join(dir, "control"))
 	if err != nil {
 		return 0
 	}
-	defer file.Close() //nolint:errcheck // what it has does not matter
+	defer file.Close() //nolint:errcheck // its contents do not matter
 	for ctx.Err() == nil {
 		began := time.Now()
 		time.Sleep(20 * time.Millisecond)
@@ -323,7 +345,6 @@ func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	return longest
 }
 
-// heap returns the memory in use after a collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -332,11 +353,11 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// witness records the events of the honest members.
+// witness records the honest members' events.
 type witness struct {
 	mu      sync.Mutex
 	judging bool
-	events  []string               // forbidden ones
+	events  []string               // forbidden events
 	lines   map[string][]time.Time // times of log lines, by member and key
 	bytes   map[string]int         // of log lines, by member
 	longest int                    // longest log line, in bytes
@@ -344,7 +365,6 @@ type witness struct {
 	started map[string]driver.Seq
 }
 
-// line counts a line of the log.
 func (w *witness) line(node string, bytes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -354,7 +374,7 @@ func (w *witness) line(node string, bytes int) {
 	}
 }
 
-// commits returns the last commits to some shards.
+// commits returns the last sequence number of each shard.
 func (w *witness) commits(shards []string) map[string]driver.Seq {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -383,7 +403,7 @@ func (w *witness) begin() {
 	}
 }
 
-// end stops judging, and returns the number of commits of the shards since begin.
+// end stops the recording, and returns the number of commits to the shards since begin.
 func (w *witness) end(shards []string) (commits driver.Seq) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -407,9 +427,9 @@ func (w *witness) await(t *testing.T, what string, ok func() bool) {
 	})
 }
 
-// run runs a member until the end of the test. It commits to all its shards, which it contends for
-// or gets by a plan.
-func (w *witness) run(t *testing.T, store *conformance.Store, node string, shards, shared []string) *core.Elector {
+// run runs a member until the test ends. The member commits to every shard that it gets by
+// contending or from a plan.
+func (w *witness) run(t *testing.T, store Store, node string, shards, shared []string) *core.Elector {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {
@@ -423,21 +443,17 @@ func (w *witness) run(t *testing.T, store *conformance.Store, node string, shard
 	isGood := func(f core.Fence) bool { return f.Shard[0] == 'g' }
 	e, err := core.NewElector(b, &core.Options{TTL: ttl, Node: node, Logger: slog.New(&lines{w: w, node: node}),
 		Hooks: core.Hooks{
-			OnRevoke: func(e *core.RevokedError) {
-				if isGood(e.Fence) {
-					w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
-				}
-			},
-			OnSession: func(ev core.SessionEvent) {
+			OnEvent: func(ev core.Event) {
 				switch ev.Kind {
+				case core.LeaseEnded:
+					if e, ok := errors.AsType[*core.RevokedError](ev.Err); ok && isGood(e.Fence) {
+						w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
+					}
 				case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 					w.note("%s: %s: %v", node, ev.Kind, ev.Err)
-				default: // harmless
-				}
-			},
-			OnPeer: func(ev core.PeerEvent) {
-				if ev.Kind == core.PeerEvicted {
+				case core.PeerEvicted:
 					w.note("%s evicted %s", node, ev.Peer.Node)
+				default: // harmless
 				}
 			},
 		}})
@@ -480,7 +496,7 @@ func (w *witness) run(t *testing.T, store *conformance.Store, node string, shard
 	return e
 }
 
-// share returns a function that runs a member which serves its part of some shards.
+// share returns a function that runs a member, which serves its share of some shards.
 func (w *witness) share(
 	t *testing.T, b driver.Backend, e *core.Elector, node string, serve core.Handler, shards []string,
 ) func(ctx context.Context) error {
@@ -502,7 +518,7 @@ func (w *witness) share(
 	}
 }
 
-// lines is a log that keeps the lines about damaged records.
+// lines is a log handler that keeps the lines about damaged records.
 type lines struct {
 	w    *witness
 	node string

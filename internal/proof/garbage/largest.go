@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -26,14 +25,14 @@ import (
 
 const (
 	ofEach   = 32 << 20 // bytes of records below each prefix
-	readable = 64 << 20 // bytes by which the heap may grow while they are read
+	readable = 64 << 20 // bytes by which the heap may grow while members read them
 )
 
-// writeLargest makes a member commit the largest records that the store accepts: rules, places of
-// nodes that may stop, ends of quarantines, open effects, plans, a report of load and a note of a
-// range. One of the plans is valid, and puts as many shards into quarantine as it can. Then it reads
-// them, while the other members read them too. The heap must stay limited.
-func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
+// writeLargest makes a member commit the largest records that the store accepts. The records are
+// rules, places of nodes that may stop, ends of quarantines, open effects, plans, a load report and
+// a note about a range. One plan is valid, and quarantines as many shards as possible. When all
+// members read these records, the heap must stay within limits.
+func writeLargest(t *testing.T, store Store, planned []string) {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {
@@ -75,7 +74,7 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	if e, err := effect.Read(t.Context(), b, "effects", "0"); !errors.Is(err, core.ErrDamaged) {
 		t.Errorf("reading an effect of %d bytes gives %v, %.300v; want ErrDamaged", size, e, err)
 	}
-	time.Sleep(time.Second) // so that the members read the rules, plans and reports
+	time.Sleep(time.Second) // for the members to read the rules, plans and reports
 	stop()
 	grown := int64(peak.Load()) - int64(before)
 	t.Logf("%d records of %d bytes below each prefix: the heap grew by %d KiB at most", n, size, grown>>10)
@@ -85,8 +84,8 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	if _, aside, err := sharding.ReadPlans(t.Context(), b, seam.Key{}); err != nil || aside("q00000").Until.IsZero() {
 		t.Errorf("reading a plan of %d bytes with shards in quarantine: %v", size, err)
 	}
-	// The following tests are about other garbage, and reading past these records keeps a server
-	// busy.
+	// The following tests use other garbage. If the large records remained, reading them would keep
+	// a server busy.
 	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Delete(key(i)) })
 	for _, shard := range planned {
 		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Delete("tenure/range") })
@@ -96,8 +95,8 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	}
 }
 
-// live collects garbage repeatedly, and records the most memory that was in use after a collection,
-// until stop is called. Between collections, the size of the heap depends on the machine's load.
+// live runs the garbage collector repeatedly until stop is called, and records the largest heap
+// after a collection. Between collections, the heap size depends on the machine's load.
 func live() (peak *atomic.Uint64, stop func()) {
 	peak = new(atomic.Uint64)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -111,9 +110,9 @@ func live() (peak *atomic.Uint64, stop func()) {
 	return peak, func() { cancel(); <-done }
 }
 
-// quarantined returns a plan of the given size, in the form of sharding's encode.go. It is a base in
-// which as many shards as possible are in quarantine, the planned ones among them. The owners of all
-// other shards that have room have died.
+// quarantined returns a plan of the given size, in the format of sharding's encode.go. The plan is
+// a base that quarantines as many shards as possible, including those in planned. The rest of the
+// plan contains shards whose owners have died.
 func quarantined(planned []string, size int) []byte {
 	const form, number, base, until = 3, 1 << 40, 1, 1 << 40
 	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }

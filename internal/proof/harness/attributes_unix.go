@@ -4,6 +4,6 @@ package harness
 
 import "syscall"
 
-// attributes puts a process into its own group, so that an interrupt from the terminal reaches only
-// its parent.
+// attributes puts a process into a separate group, so an interrupt from the terminal reaches only
+// the parent.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,4 +1,4 @@
-// Package harness is shared by the system suite and the demonstration. It starts this program again
-// as member processes, and exchanges orders and events as lines of JSON. It holds writes while
-// their process is stopped, and has the control without the fence.
+// Package harness contains the code that the system suite and the demonstration share. It starts
+// copies of the running program as members, and exchanges orders and events with them as lines of
+// JSON. It can also hold back a stopped process's write, and run a control without the fence.
 package harness

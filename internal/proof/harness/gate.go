@@ -10,28 +10,29 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// LateLimit limits a call that is made after its caller gave up.
+// LateLimit limits the duration of a call whose caller has given up.
 const LateLimit = 10 * time.Second
 
 // Point is where a Gate holds a write.
 type Point string
 
-// The points.
+// These are the points at which a Gate can hold a write.
 const (
 	BeforeSend Point = "send"  // after core's checks, before sending
 	AfterReply Point = "reply" // after the store's answer, before core gets it
 )
 
-// Gate holds a write, so that this process can be stopped at the worst moment. While it holds a
-// write, no other writing call of this process is in flight, so a process stopped there keeps no
-// lock of the store.
+// Gate holds a write, so that this process can be stopped at the worst moment. While the Gate holds
+// a write, this process has no other writing call in flight. A stopped process therefore holds no
+// lock in the store.
 //
-// A write that waited here, or behind a held one, is sent even if its context has ended, like a
-// packet that had left. The hooks are set before use. The methods are safe for concurrent use.
+// A write may wait at the Gate or behind a held write. The Gate sends a waiting write even after
+// its context has ended, just as a network delivers a late packet. Set the hooks before use. The
+// methods are safe for concurrent use.
 type Gate struct {
 	Held func(writes []driver.Write) // called when a write is held, alone or in a batch
-	// Late, if not nil, gets the result of a commit that was sent after it had waited: the held
-	// one, or another one behind it.
+	// Late, if not nil, receives the result of each commit that was sent late: the held commit, and
+	// the commits that waited behind it.
 	Late func(c *intercept.Call, held bool, err error)
 
 	calls sync.RWMutex // read-locked by each call, locked while a write is held
@@ -53,7 +54,7 @@ func (g *Gate) Hold(shard driver.ShardID, where Point) {
 	g.shard, g.where = shard, where
 }
 
-// Send sends the held writes, and stops holding.
+// Send sends the held writes, and lets later writes pass.
 func (g *Gate) Send() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +65,7 @@ func (g *Gate) Send() {
 	}
 }
 
-// takes returns the channel on which the call must wait, if it is to be held.
+// If the Gate holds the call, the call must wait on the returned channel.
 func (g *Gate) takes(c *intercept.Call) (where Point, open <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +84,7 @@ func (g *Gate) count(more int) int {
 	return g.sent
 }
 
-// Around handles a call. It is an intercept.Around.
+// Around implements intercept.Around.
 func (g *Gate) Around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	if !c.Op.Writes() {
 		return proceed(ctx)
@@ -95,7 +96,7 @@ func (g *Gate) Around(ctx context.Context, c *intercept.Call, proceed func(conte
 		if where == AfterReply {
 			err := proceed(ctx)
 			g.Held(c.Writes)
-			<-open // if it never opens, the process ends with its input
+			<-open // if the Gate never opens, the process ends when its input ends
 			return err
 		}
 		g.Held(c.Writes)

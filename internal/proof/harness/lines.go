@@ -11,13 +11,14 @@ import (
 // maxLine limits one line, in bytes.
 const maxLine = 1 << 20
 
-// Writer writes values as lines of JSON, one write for each. Safe for concurrent use.
+// Writer writes values as lines of JSON, with one write for each value. A Writer is safe for
+// concurrent use.
 type Writer struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// NewWriter returns a Writer to w.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 func (l *Writer) Write(v any) error {
@@ -31,17 +32,17 @@ func (l *Writer) Write(v any) error {
 	return err
 }
 
-// Reader reads the output of a Writer. Not safe for concurrent use.
+// Reader reads the output of a Writer. A Reader is not safe for concurrent use.
 type Reader struct{ s *bufio.Scanner }
 
-// NewReader returns a Reader of r.
+// NewReader returns a Reader that reads from r.
 func NewReader(r io.Reader) *Reader {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
 	return &Reader{s}
 }
 
-// Read reads the next line into v. At the end it returns io.EOF.
+// Read reads the next line into v. At the end of the input, Read returns io.EOF.
 func (l *Reader) Read(v any) error {
 	if !l.s.Scan() {
 		if err := l.s.Err(); err != nil {
@@ -55,8 +56,9 @@ func (l *Reader) Read(v any) error {
 	return nil
 }
 
-// All returns the values of the remaining lines, without those that are no T. Its goroutine may end
-// only with the process, because a read of standard input cannot be interrupted.
+// All returns a channel with the values of the remaining lines, except those that do not decode
+// into a T. Because a read from standard input cannot be interrupted, All's goroutine may run until
+// the process ends.
 func All[T any](l *Reader) <-chan T {
 	out := make(chan T)
 	go func() {

@@ -16,7 +16,7 @@ const (
 	exitLimit  = 20 * time.Second // end of a killed process
 )
 
-// Process is a copy of this program, started as a member. Safe for concurrent use.
+// Process is a copy of this program, started as a member. A Process is safe for concurrent use.
 type Process struct {
 	Name string
 
@@ -28,10 +28,10 @@ type Process struct {
 	err    error
 }
 
-// Start runs this program again, with the variable env set, in its own process group. config is its
-// first line of input, and take gets its standard output. start is (*exec.Cmd).Start, or calls it.
-// On Linux the kernel kills the process, even while it is stopped, when the thread that started it
-// ends. The end of its input ends it too.
+// Start runs this program again in a separate process group, with the environment variable env set.
+// Start sends config as the first line of input, and passes the standard output to take. The start
+// function must call (*exec.Cmd).Start. The process ends when its input ends. On Linux, the kernel
+// kills the process when the thread that started it ends, even while the process is stopped.
 func Start(name, env string, config any, start func(*exec.Cmd) error, take func(*Reader)) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -41,7 +41,7 @@ func Start(name, env string, config any, start func(*exec.Cmd) error, take func(
 	if err != nil {
 		return nil, fmt.Errorf("tenure: start %s: %w", name, err)
 	}
-	defer in.Close() //nolint:errcheck // the child has its own
+	defer in.Close() //nolint:errcheck // the child has its own copy
 	p := &Process{
 		Name: name, cmd: exec.Command(self), stdin: stdin, orders: NewWriter(stdin), //nolint:noctx // Kill ends it
 		stderr: &tail{}, done: make(chan struct{}),
@@ -55,7 +55,7 @@ func Start(name, env string, config any, start func(*exec.Cmd) error, take func(
 	if err != nil {
 		return nil, fmt.Errorf("tenure: start %s: %w", name, errors.Join(err, stdin.Close()))
 	}
-	go func() { // ends with the process, for which Kill waits
+	go func() { // ends with the process, and Kill waits for that
 		defer close(p.done)
 		take(NewReader(out))
 		_, _ = io.Copy(io.Discard, out)
@@ -87,11 +87,11 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Err returns the error of the process's exit, with the end of its standard error. It is nil for
-// status 0. Call it after Done.
+// Err returns the process's exit error with the end of its standard error output, or nil if the
+// exit status is 0. Call Err after Done.
 func (p *Process) Err() error { return p.err }
 
-// Order sends one line.
+// Order sends v to the process, as one line.
 func (p *Process) Order(v any) error {
 	err := p.stdin.SetWriteDeadline(time.Now().Add(orderLimit))
 	if err == nil {
@@ -103,16 +103,16 @@ func (p *Process) Order(v any) error {
 	return nil
 }
 
-// CloseInput ends the process's input, so that the process ends unless it is stopped.
+// CloseInput closes the process's input. The process then ends, unless it is stopped.
 func (p *Process) CloseInput() error { return p.stdin.Close() }
 
-// Stop stops the process, until Continue.
+// Stop suspends the process until Continue is called.
 func (p *Process) Stop() error { return p.signal(stopSignal) }
 
-// Continue continues a stopped process.
+// Continue resumes a stopped process.
 func (p *Process) Continue() error { return p.signal(continueSignal) }
 
-// Kill ends the process, stopped or not, and waits until it is gone.
+// Kill ends the process, even a stopped process, and waits until the process is gone.
 func (p *Process) Kill() error {
 	if err := p.signal(os.Kill); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (p *Process) Kill() error {
 	}
 }
 
-// SendKill kills the process, stopped or not, and does not wait.
+// SendKill kills the process, even a stopped process, without waiting for its end.
 func (p *Process) SendKill() error { return p.signal(os.Kill) }
 
 func (p *Process) signal(s os.Signal) error {
@@ -137,7 +137,7 @@ func (p *Process) signal(s os.Signal) error {
 	return nil
 }
 
-// tail keeps the end of the bytes written to it. Safe for concurrent use.
+// tail keeps the last bytes that were written to it. A tail is safe for concurrent use.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte

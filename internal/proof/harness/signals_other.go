@@ -4,7 +4,7 @@ package harness
 
 import "syscall"
 
-// These systems have no such signals, and start no process.
+// This system has no signals that stop and continue a process, so no process is started.
 const (
 	stopSignal     = syscall.SIGTERM
 	continueSignal = syscall.SIGTERM

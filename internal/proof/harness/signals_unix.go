@@ -4,7 +4,7 @@ package harness
 
 import "syscall"
 
-// The signals that stop and continue a process.
+// These are the signals that stop and continue a process.
 const (
 	stopSignal     = syscall.SIGSTOP
 	continueSignal = syscall.SIGCONT

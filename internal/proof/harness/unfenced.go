@@ -9,14 +9,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// maxOverrides limits how often one write is sent again, because owner and head may change in
-// between.
+// maxOverrides limits how many times Unfenced resends a write. A write may need several attempts,
+// because the owner or the head may change between attempts.
 const maxOverrides = 50
 
-// Unfenced returns the control: a backend like b without fencing tokens. If a write is refused
-// because its fence is dead or its number is taken, Unfenced sends it again, under the current
-// fence and at the current head. Shards whose names begin with an underscore belong to Tenure, and
-// stay fenced. The control shows that the damage is found. No shipped package has such a switch.
+// Unfenced returns the control, which is a backend like b without fencing tokens. If a write is
+// refused because its fence is dead or its number is taken, Unfenced resends it with the current
+// fence and the next number. Tenure's own shards, whose names begin with an underscore, stay
+// fenced. The control shows that the checks find damage. No shipped package contains such a switch.
 func Unfenced(b driver.Backend) driver.Backend {
 	return intercept.Wrap(b, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 		if err := proceed(ctx); err != nil || c.Op != intercept.Commit {
@@ -42,8 +42,8 @@ func Unfenced(b driver.Backend) driver.Backend {
 	})
 }
 
-// override gives a refused write the fence and number that the store has. It reports whether the
-// write should be sent again.
+// override updates a refused write to the store's current fence and number, and reports whether to
+// resend it.
 func override(ctx context.Context, b driver.Backend, w *driver.Write, refusal error) bool {
 	var conflict *driver.ConflictError
 	switch {
@@ -61,8 +61,7 @@ func override(ctx context.Context, b driver.Backend, w *driver.Write, refusal er
 	return false
 }
 
-// ownerOf returns the shard's record from the refusal. If the refusal has none, it reads the
-// record.
+// ownerOf returns the shard's record from the refusal or, if the refusal has none, from the store.
 func ownerOf(ctx context.Context, b driver.Backend, shard driver.ShardID, refusal error) driver.Owner {
 	var fenced *driver.FencedError
 	if errors.As(refusal, &fenced) && fenced.Current != (driver.Owner{}) {

@@ -9,28 +9,28 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Options of Check. The zero value works.
+// Options configures Check. The zero value is valid.
 type Options struct {
-	// Notice is how long the holder of a preempted lease, or of a superseded session's, may trust
-	// it after another process trusts the next one: the library's resync interval (rule C11). 0
-	// allows no overlap.
+	// Notice is how long a holder may still trust a preempted lease, or a superseded session's
+	// lease, after another process trusts the next lease. Notice is the library's resync interval
+	// (rule C11). 0 allows no overlap.
 	Notice time.Duration
-	// MinGrants and MinCommits are the least numbers of accepted operations. Below them a history
-	// proves nothing, which is a finding. 0 sets no limit.
+	// MinGrants and MinCommits are the minimum numbers of accepted operations. A smaller history
+	// proves nothing, so Check returns a finding for it. 0 means no limit.
 	MinGrants, MinCommits int
 }
 
-// Finding is one fact that is impossible in a correct system.
+// Finding describes operations that are impossible in a correct system.
 type Finding struct {
 	Rule       string         // rule of the design, such as "S1"
 	Check      string         // the validator, or the model of package linearizable
-	Shard      driver.ShardID // empty if not about a single one
+	Shard      driver.ShardID // empty if the finding is not about a single shard
 	Message    string         // in one line
-	Operations []Operation    // the message's operations
-	Overlap    time.Duration  // for no-overlap-of-trust
+	Operations []Operation    // the operations in the message
+	Overlap    time.Duration  // only for no-overlap-of-trust
 }
 
-// The checks.
+// These are the names of the checks.
 const (
 	CheckTraffic    = "enough-traffic"
 	CheckTokens     = "tokens-increase"
@@ -45,8 +45,8 @@ const (
 	CheckFenced     = "fenced-for-a-reason"
 )
 
-// String returns the rule, the check, the shard and the message, and then a line for each operation
-// with its instants.
+// String returns the rule, the check, the shard and the message. A line with each operation's times
+// follows.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: ", f.Rule, f.Check)
@@ -60,8 +60,9 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Check judges a history by every validator, and returns their findings, none for a good history. A
-// nil o is the zero Options. It is safe for concurrent use, and takes O(n log n).
+// Check runs every validator on a history, and returns the findings. For a correct history, Check
+// returns no findings. A nil o means the zero Options. Check is safe for concurrent use, and takes
+// O(n log n) time.
 func Check(h *History, o *Options) []Finding {
 	if o == nil {
 		o = &Options{}
@@ -107,5 +108,5 @@ func finding(rule, check string, shard driver.ShardID, ops []*Operation, format 
 	return f
 }
 
-// byReturn orders operations that returned.
+// byReturn compares operations by return time.
 func byReturn(a, b *Operation) int { return cmp.Compare(a.Return, b.Return) }

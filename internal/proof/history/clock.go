@@ -1,5 +1,6 @@
 package history
 
-// Instant is a number of nanoseconds of the host's monotonic clock since its boot, without times of
-// suspension. All processes of a host share this clock. 0 is no instant.
+// Instant is a reading of the host's monotonic clock, in nanoseconds since boot. The clock does not
+// count time while the host is suspended. All processes of a host share this clock. The value 0
+// means that there is no reading.
 type Instant int64

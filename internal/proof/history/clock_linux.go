@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Now reads the clock. It asks the kernel, because an instant derived from a time.Time would not be
-// exact between processes.
+// Now reads the kernel's clock directly. Processes could not exactly compare readings derived from
+// time.Time values.
 func Now() Instant {
 	const clockMonotonic = 1
 	var ts syscall.Timespec
@@ -19,7 +19,7 @@ func Now() Instant {
 	return Instant(ts.Nano())
 }
 
-// clockID returns the clock's name. Two processes share a clock if they have the same name.
+// clockID returns the clock's name. Processes share a clock if their clocks have the same name.
 func clockID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

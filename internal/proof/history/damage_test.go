@@ -113,7 +113,7 @@ func good() *History {
 	return &History{Operations: ops}
 }
 
-// both judges by the validators and the models.
+// both returns the findings of the validators and of the models.
 func both(h *History, o *Options) []Finding {
 	return append(Check(h, o), linearizable.Check(h, 20*time.Second)...)
 }
@@ -135,7 +135,8 @@ func wantFinding(t *testing.T, found []Finding, check, rule, text string) {
 	}
 }
 
-// TestDamage breaks the good history in one place each, and expects the finding that names it.
+// TestDamage breaks the good history in one place at a time, and expects a finding that names the
+// damage.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
 )
 
-// Two members believe in one shard at the same time, and the one that was
-// superseded writes: the checks say which rules were broken.
+// Two members trust leases of one shard at the same time, and the superseded member writes. The
+// checks name the broken rules.
 func Example() {
 	r, err := history.NewRecorder("test")
 	if err != nil {

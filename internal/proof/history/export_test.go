@@ -5,7 +5,7 @@ import "slices"
 // By reports whether the operation had returned before the instant.
 func (o *Operation) By(at Instant) bool { return o.by(at) }
 
-// SameAttempt reports whether one of the two may find the other's success.
+// SameAttempt reports whether one of the two operations may find that the other succeeded.
 func (o *Operation) SameAttempt(p *Operation) bool { return o.attempt() == p.attempt() }
 
 // Later returns the operations that were granted a lease of a token above 1, in any

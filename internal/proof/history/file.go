@@ -21,9 +21,9 @@ type header struct {
 	Clock   string `json:"clock"`
 }
 
-// Load reads and merges the files of several processes. Each file must be of a different process,
-// and all of one host since its last boot. Load ignores an incomplete last line, which a killed
-// process leaves.
+// Load reads and merges the files of several processes. Each file must come from a different
+// process, and all files must come from one host since its last boot. Load ignores an incomplete
+// last line, which a killed process may leave.
 func Load(paths ...string) (*History, error) {
 	var parts []*History
 	seen := map[string]string{}
@@ -59,7 +59,7 @@ func load(path string) (header, *History, error) {
 	return head, h, errors.Join(err, f.Close())
 }
 
-// decode reads the lines of one file. The last line of an operation counts.
+// decode reads the lines of one file. If an operation has several lines, decode uses the last line.
 func decode(r io.Reader) (head header, h *History, err error) {
 	h = &History{}
 	type name struct {
@@ -105,7 +105,8 @@ func decode(r io.Reader) (head header, h *History, err error) {
 	}
 }
 
-// readLine returns a line without its end. For a line without an end it returns io.EOF.
+// readLine returns a line without its terminator. If the terminator is missing, readLine returns
+// io.EOF.
 func readLine(b *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -126,7 +127,7 @@ func strict(line []byte, into any) error {
 	return d.Decode(into)
 }
 
-// check refuses lines that no recorder writes.
+// check returns an error if no Recorder could have written the operation.
 func (o *Operation) check(head header) error {
 	if head.Process != "" && o.Process != head.Process {
 		return fmt.Errorf("operation %d is of process %q in the file of %q", o.ID, o.Process, head.Process)
@@ -141,7 +142,7 @@ func (o *Operation) check(head header) error {
 	return nil
 }
 
-// encode writes a history as one file without a process.
+// encode writes a history as one file, without a process name.
 func (h *History) encode(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	e := json.NewEncoder(b)

@@ -7,16 +7,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// grant is one lease as its claimers saw it. It was granted between first, the earliest call that
-// could have caused it, and last, the earliest reply with it.
+// grant is one lease, according to its claimers. The store granted it between the earliest call
+// that could have caused the grant (first) and the earliest reply that shows it (last).
 type grant struct {
 	fence       driver.Fence
 	first, last Instant
 	by          *Operation // the operation with the earliest reply
 }
 
-// attempt identifies equal claims. A later one may find the success of an earlier one (rule A3),
-// because the record names the receiver and the former lease. So a claim may also find a transfer.
+// attempt identifies equal claims. A shard's record contains the receiver and the former lease. A
+// claim may therefore find that an equal claim or transfer has already succeeded (rule A3).
 type attempt struct {
 	shard    driver.ShardID
 	receiver driver.SessionID
@@ -30,7 +30,7 @@ func (o *Operation) attempt() attempt {
 	return attempt{o.Shard, o.Session, o.Seen}
 }
 
-// grants returns every granted lease, in the order of the tokens.
+// grants returns every granted lease, in token order.
 func grants(ops []*Operation) []*grant {
 	first := map[attempt]Instant{}
 	byFence := map[driver.Fence]*grant{}

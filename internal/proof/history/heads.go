@@ -7,14 +7,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// granted returns the granted claims and transfers, by their tokens.
+// These are the granted claims and transfers, in token order.
 func granted(ops []*Operation) []*Operation {
 	out := slices.Concat(kind(ops, Acquire, OK), kind(ops, Transfer, OK))
 	slices.SortStableFunc(out, func(a, b *Operation) int { return cmp.Compare(a.Granted.Token, b.Granted.Token) })
 	return out
 }
 
-// from returns the index of the first grant with at least this token.
+// The result is the index of the first grant whose token is at least token.
 func from(granted []*Operation, token driver.Token) int {
 	i, _ := slices.BinarySearchFunc(granted, token, func(op *Operation, t driver.Token) int {
 		return cmp.Compare(op.Granted.Token, t)
@@ -22,14 +22,15 @@ func from(granted []*Operation, token driver.Token) int {
 	return i
 }
 
-// headsOfGrants finds accepted writes that contradict the head of a grant (F1). A grant shows how
-// many writes there were under all leases before it.
+// headsOfGrants finds accepted writes that contradict a grant's head (F1). The head shows how many
+// writes were made under all earlier leases.
 func headsOfGrants(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
 		gs := granted(x.of[shard])
-		// least[i] has the lowest head of the grants from i on, most[i] the highest of the grants
-		// before i. A repeated claim may read the head later, after the next owner has moved it.
+		// least[i] is the lowest head of grant i and all later grants, and most[i] is the highest
+		// head of the grants before i. A repeated claim may read a head that the next owner has
+		// already changed.
 		least, most := make([]*Operation, len(gs)+1), make([]*Operation, len(gs)+1)
 		for i, g := range gs {
 			most[i+1] = most[i]
@@ -59,8 +60,8 @@ func headsOfGrants(x *index) []Finding {
 	return out
 }
 
-// fencedForAReason finds writes that were refused as fenced before anything can have ended their
-// lease (F1). It judges only leases whose grant is in the history.
+// fencedForAReason finds writes that the store refused as fenced although nothing could have ended
+// their lease (F1). It checks only leases whose grant is in the history.
 func fencedForAReason(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// History has the recorded operations, in the order of their calls. It is a plain value, and this
-// package changes none.
+// History contains the recorded operations, in the order of their calls. A History is a plain
+// value, which this package never changes.
 type History struct {
 	Operations []Operation
 }
@@ -27,8 +27,8 @@ func Merge(parts ...*History) *History {
 	return &History{Operations: out}
 }
 
-// Count returns the number of operations with the kind and the outcome, so that a run can detect
-// too little traffic.
+// Count returns the number of operations with the given kind and outcome. A run can use Count to
+// detect too little traffic.
 func (h *History) Count(k Kind, o Outcome) int {
 	n := 0
 	for i := range h.Operations {
@@ -39,10 +39,9 @@ func (h *History) Count(k Kind, o Outcome) int {
 	return n
 }
 
-// never is after every instant.
 const never Instant = math.MaxInt64
 
-// index is a history by shard.
+// index groups a history's operations by shard.
 type index struct {
 	all    []*Operation
 	shards []driver.ShardID // sorted
@@ -62,7 +61,7 @@ func newIndex(h *History) *index {
 	return x
 }
 
-// kind returns the operations of a kind and an outcome. An empty one matches all.
+// kind returns the operations of kind k with outcome o. An empty k or o matches all operations.
 func kind(ops []*Operation, k Kind, o Outcome) []*Operation {
 	var out []*Operation
 	for _, op := range ops {

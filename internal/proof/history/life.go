@@ -4,9 +4,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// oneLife finds sessions without exactly one life, from the join to an eviction or leaving. It
-// finds two joins of one id (M3), and two evictions of one session, or one after it had left (M2).
-// It finds leases and evictions of an ended session (M1), and leases given to one (A5).
+// oneLife finds sessions that do not have exactly one life, from a join to an eviction or a leave.
+// It finds two joins with the same id (M3), two evictions of one session, and an eviction of a
+// session that had left (M2). It also finds leases and evictions by an ended session (M1), and
+// leases transferred to an ended session (A5).
 func oneLife(x *index) []Finding {
 	ended := endsCertain(x)
 	joins, evicts := map[driver.SessionID]*Operation{}, map[driver.SessionID]*Operation{}
@@ -40,8 +41,8 @@ func oneLife(x *index) []Finding {
 		default: // the others end no life
 		}
 	}
-	// A repeated claim or hand-over may find a success from before the end (A3), so the first call
-	// that could have created the lease counts.
+	// A repeated claim or hand-over may find that an attempt before the session's end succeeded
+	// (A3). Therefore, the check uses the first call that could have created the lease.
 	for _, g := range grants(x.all) {
 		to := g.fence.Session
 		if end := ended[to]; end != nil && end.by(g.first) {
@@ -62,7 +63,8 @@ func oneLife(x *index) []Finding {
 	return out
 }
 
-// endsCertain returns, for each session, the eviction or leaving that was answered first.
+// endsCertain returns the eviction or leave that ended each session: the one answered first, if
+// there were both.
 func endsCertain(x *index) map[driver.SessionID]*Operation {
 	ended := map[driver.SessionID]*Operation{}
 	for _, op := range x.all {

@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// numberSequence checks that accepted writes are numbered 1, 2, 3 ... each once and in the order of
-// time (S15), and that the log's entries are numbered without gaps (L1). A number may be missing if
-// a write of unknown outcome had it.
+// numberSequence checks that accepted writes have the numbers 1, 2, 3 and so on, each once and in
+// chronological order (S15). It also checks that the log's entries are numbered without gaps (L1).
+// A number may be missing if a write with an unknown outcome used it.
 func numberSequence(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -58,7 +58,8 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 		}
 		last = op
 	}
-	// In the order of the calls: newest is the highest number answered before.
+	// The loop visits the writes in the order of their calls. newest is the write with the highest
+	// number that was answered before the call.
 	slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
 	answered := slices.SortedFunc(slices.Values(accepted), byReturn)
 	newest := &Operation{}

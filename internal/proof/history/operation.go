@@ -9,11 +9,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Kind is the kind of an Operation.
+// Kind is an Operation's kind.
 type Kind string
 
-// The kinds. The first group are calls of a driver.Session or Backend, one Operation for each item
-// of a batch. The second are notes of a process about itself, or of a test about a process.
+// These are the kinds of operations. The first group contains calls to a driver.Session or Backend,
+// with one Operation for each item of a batch. The second group contains events that a process
+// records about itself, or that a test records about a process.
 const (
 	Join     Kind = "join"     // Session, Node, Supersede
 	Acquire  Kind = "acquire"  // Session, Seen, Preempt -> Granted, Head; refused: Current
@@ -24,24 +25,24 @@ const (
 	Leave    Kind = "leave"    // Session
 	Read     Kind = "read"     // After -> Entries, Head
 
-	Trust    Kind = "trust"    // Fence, Until: the process trusts the lease from Call until then
+	Trust    Kind = "trust"    // Fence, Until: the process trusts the lease from Call to Until
 	Distrust Kind = "distrust" // Fence: the process stopped trusting the lease at Call
 	Exit     Kind = "exit"     // Ended: the named process had ended at Call
 	Apply    Kind = "apply"    // Entries: a follower applied one entry
 	Restore  Kind = "restore"  // After: a follower continues after that entry, from a snapshot
 )
 
-// Outcome is the known outcome of an Operation.
+// Outcome is what is known about how an Operation ended.
 type Outcome string
 
-// The outcomes. An Operation without one was called and did not return.
+// These are the outcomes. An Operation without an outcome did not return.
 const (
 	OK      Outcome = "ok"      // took effect
 	Refused Outcome = "refused" // certainly had no effect; see Operation.Reason
-	Unknown Outcome = "unknown" // took effect after its call, or never
+	Unknown Outcome = "unknown" // took effect at some time after its call, or never
 )
 
-// The reasons that are judged. Any other reason is only text.
+// These are the reasons that Check examines. Any other reason is plain text.
 const (
 	ReasonHeld     = "held"     // an acquire: ErrHeld
 	ReasonFenced   = "fenced"   // a commit or transfer: ErrFenced
@@ -49,10 +50,10 @@ const (
 	ReasonConflict = "conflict" // a commit: a ConflictError of an operation
 )
 
-// Operation is one action of a process, with the interval in which it happened. It is a plain
-// value. Each Kind's comment names the fields that it uses.
+// Operation is one action of a process, with the interval in which it happened. An Operation is a
+// plain value. Each Kind's comment lists the fields that the kind uses.
 type Operation struct {
-	Process string         `json:"process"` // one incarnation of a process, such as "b.2"
+	Process string         `json:"process"` // one run of a process, such as "b.2"
 	ID      int64          `json:"id"`      // number of the process's call, from 1
 	Kind    Kind           `json:"kind"`
 	Shard   driver.ShardID `json:"shard,omitempty"`
@@ -71,17 +72,18 @@ type Operation struct {
 	Number    driver.WriteNo   `json:"number,omitempty"`
 	Nonce     driver.Nonce     `json:"nonce,omitempty"`
 	After     driver.Seq       `json:"after,omitempty"`
-	// entries that a commit appends, numbered only if it is ok
+	// Entries are the entries that a commit appends. The entries are numbered only if the commit is
+	// ok.
 	Entries []Entry `json:"entries,omitempty"`
 	Until   Instant `json:"until,omitempty"`
 	Ended   string  `json:"ended,omitempty"`
 
 	Granted driver.Fence `json:"granted,omitzero"`
 	Head    driver.Head  `json:"head,omitzero"`
-	Current driver.Owner `json:"current,omitzero"` // the record that refused it, if the store returned it
+	Current driver.Owner `json:"current,omitzero"` // the record that caused a refusal, if the store returned one
 }
 
-// Entry is an entry of a shard's log. Its payload is replaced by a digest.
+// Entry is one entry in a shard's log. A digest replaces the payload.
 type Entry struct {
 	Seq    driver.Seq     `json:"seq,omitempty"`
 	Token  driver.Token   `json:"token"`
@@ -98,10 +100,9 @@ func Digest(payload []byte) string {
 // open reports whether the outcome is unknown.
 func (o *Operation) open() bool { return o.Outcome != OK && o.Outcome != Refused }
 
-// by reports whether the operation had returned before the instant.
 func (o *Operation) by(at Instant) bool { return o.Return != 0 && o.Return < at }
 
-// String returns one line about the operation, without its instants.
+// String describes the operation in one line, without its times.
 func (o Operation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s#%d %s", o.Process, o.ID, o.Kind)

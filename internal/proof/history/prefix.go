@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// logIsPrefix checks that readers, followers and writers of a shard saw one log. It finds an entry
-// that differs, that was never written (T3), that a refused write had (S16), or that was written
-// twice (S15). It finds a gap in a page or in the applied entries (L2, T4), decreasing tokens (T2),
-// and acknowledged entries that are missing later (L2).
+// logIsPrefix checks that readers, followers and writers of a shard saw the same log. It finds
+// entries that differ, that were never written (T3), that belong to a refused write (S16), or that
+// were written twice (S15). It also finds gaps in a page or in the applied entries (L2, T4),
+// decreasing tokens (T2), and acknowledged entries that are missing later (L2).
 func logIsPrefix(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -99,8 +99,8 @@ func (l *logView) see(op *Operation) {
 	}
 }
 
-// written finds entries of no write (T3), or of a refused write (S16). It also finds entries of one
-// number that no single write appended, because one took effect twice, or two did (S15).
+// The findings are entries that no write appended (T3), and entries of a refused write (S16).
+// Writes that took effect twice, or under the same number as another write, are findings too (S15).
 func (l *logView) written(ops []*Operation) {
 	type name struct {
 		token  driver.Token
@@ -157,7 +157,7 @@ func (l *logView) written(ops []*Operation) {
 	}
 }
 
-// appends reports whether the entries, without their places, are consecutive entries of the write.
+// appends reports whether the write's entries contain run, ignoring positions.
 func (o *Operation) appends(run []Entry) bool {
 	for i := 0; i+len(run) <= len(o.Entries); i++ {
 		if slices.EqualFunc(o.Entries[i:i+len(run)], run, func(e, r Entry) bool { e.Seq = 0; return e == r }) {
@@ -181,7 +181,8 @@ func (l *logView) order() {
 	}
 }
 
-// acknowledged finds reads whose head is behind a commit that was answered before they began.
+// acknowledged finds reads that show an outdated head although a newer commit was answered before
+// the read began.
 func (l *logView) acknowledged(ops []*Operation) {
 	commits := slices.SortedFunc(slices.Values(kind(ops, Commit, OK)), byReturn)
 	reads := slices.SortedFunc(slices.Values(kind(ops, Read, OK)),

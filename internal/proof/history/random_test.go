@@ -11,9 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
 )
 
-// world makes random histories by running clients against a tiny sequential store. It shares no
-// code with the models, so that they check one another. It knows every effect, and never has a set
-// of possible ones.
+// world generates random histories by running clients against a tiny sequential store. It shares no
+// code with the models, so they check each other. Unlike the models, world knows every effect.
 type world struct {
 	rng     *rand.Rand
 	now     Instant
@@ -111,7 +110,7 @@ func (w *world) join(p *player) {
 		Node: p.name})
 }
 
-// distrust ends the trust in a lease now, whoever holds it.
+// distrust ends the trust in a lease now, for any holder.
 func (w *world) distrust(f driver.Fence) {
 	if op, ok := w.trust[f]; ok {
 		op.Until = w.now

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
 )
 
-// run makes several members contend for one shard of a memory store until each had its turns.
-// recorder returns the recorder of each, by its name.
+// run makes several members contend for one shard of a memory store until each has had its turns.
+// The function recorder returns the Recorder of the member with a name.
 func run(t *testing.T, recorder func(name string) *Recorder) {
 	t.Helper()
 	const members, turns = 3, 4
@@ -95,7 +95,7 @@ func TestWrapInMemory(t *testing.T) {
 	}
 	run(t, func(string) *Recorder { return r })
 	h := r.History()
-	// One process has all the trust here, so only the files below judge overlap.
+	// One process holds all trust here, so only the files below can show overlap.
 	for _, f := range both(h, &Options{MinGrants: 12, MinCommits: 24}) {
 		t.Errorf("got %v, want nothing found", f)
 	}
@@ -138,8 +138,8 @@ func TestFilesOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// TestKilledProcess: a call without a return has an unknown outcome, and an incomplete line is left
-// out.
+// TestKilledProcess: a call without a return has an unknown outcome, and an incomplete line is
+// ignored.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "killed.jsonl")

@@ -10,8 +10,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Recorder notes the operations of one process, in memory or in a file. It is safe for concurrent
-// use. An operation costs two readings of the clock, and in a file two writes of a line.
+// Recorder records the operations of one process, in memory or in a file. A Recorder is safe for
+// concurrent use. Recording an operation costs two clock readings and, with a file, writing two
+// lines.
 type Recorder struct {
 	process string
 
@@ -22,8 +23,8 @@ type Recorder struct {
 	err  error    // the first failure to write
 }
 
-// NewRecorder returns a recorder that keeps everything in memory, for History. Each incarnation of
-// a process needs another name, which must not be empty.
+// NewRecorder returns a Recorder that keeps operations in memory, for use with History. Each run of
+// a process needs a different name. The name must not be empty.
 func NewRecorder(process string) (*Recorder, error) {
 	if process == "" {
 		return nil, errors.New("tenure: history: the process has no name: give each incarnation its own")
@@ -31,9 +32,10 @@ func NewRecorder(process string) (*Recorder, error) {
 	return &Recorder{process: process}, nil
 }
 
-// Create returns a recorder that writes to a new file, one JSON value a line, for Load. An existing
-// file is an error, because an incarnation must not continue another one's history. Lines go to the
-// system immediately, and the line of a call before the call, so that a killed process loses none.
+// Create returns a Recorder that writes to a new file, for use with Load. Each line of the file is
+// one JSON value. If the file exists, Create returns an error, because a process must not continue
+// another process's history. The Recorder writes each line immediately, and writes the line for a
+// call before the call begins. A killed process therefore never loses a line.
 func Create(path, process string) (*Recorder, error) {
 	r, err := NewRecorder(process)
 	if err != nil {
@@ -50,8 +52,8 @@ func Create(path, process string) (*Recorder, error) {
 	return r, nil
 }
 
-// Call notes that an operation is about to be made. It returns the operation with its process,
-// number and instant. It is called before the operation.
+// Call records that an operation is about to begin, and returns it with its process, number and
+// time. Use Call before the operation.
 func (r *Recorder) Call(op Operation) Operation {
 	op.Call = Now()
 	op.Return, op.Outcome = 0, ""
@@ -60,8 +62,8 @@ func (r *Recorder) Call(op Operation) Operation {
 	return r.add(op)
 }
 
-// Return notes how an operation from Call ended, with op's outcome, reason and results. It is
-// called after the operation.
+// Return records how an operation from Call ended: its outcome, reason and results. Use Return
+// after the operation.
 func (r *Recorder) Return(op Operation) {
 	op.Return = Now()
 	if op.Outcome == "" {
@@ -81,7 +83,7 @@ func (r *Recorder) Return(op Operation) {
 	r.write(op)
 }
 
-// Note notes an event of this instant, or a fact known at it.
+// Note records an event that happens now, or a fact that is known now.
 func (r *Recorder) Note(op Operation) {
 	op.Call = Now()
 	op.Return, op.Outcome = op.Call, OK
@@ -90,26 +92,27 @@ func (r *Recorder) Note(op Operation) {
 	r.add(op)
 }
 
-// Trust notes that the process trusts its lease from now until an instant, as after a grant and
-// after each heartbeat that extends it.
+// Trust records that the process trusts its lease from now until the given instant. Call Trust
+// after a grant, and after each heartbeat that extends the trust.
 func (r *Recorder) Trust(f driver.Fence, until Instant) {
 	r.Note(Operation{Kind: Trust, Shard: f.Shard, Fence: f, Until: until})
 }
 
-// Distrust notes that the process no longer trusts the lease, although its time may not be over.
+// Distrust records that the process no longer trusts the lease, even before the time given to
+// Trust.
 func (r *Recorder) Distrust(f driver.Fence) {
 	r.Note(Operation{Kind: Distrust, Shard: f.Shard, Fence: f})
 }
 
-// Exited notes that another process has ended, and with it its trust.
+// Exited records that another process, and thus its trust, has ended.
 func (r *Recorder) Exited(process string) { r.Note(Operation{Kind: Exit, Ended: process}) }
 
-// Applied notes that a follower applied an entry.
+// Applied records that a follower applied an entry.
 func (r *Recorder) Applied(e driver.Entry) {
 	r.Note(Operation{Kind: Apply, Shard: e.Shard, Entries: []Entry{entry(e)}})
 }
 
-// Restored notes that a follower continues after an entry, from a snapshot.
+// Restored records that a follower restored a snapshot, and continues after the given entry.
 func (r *Recorder) Restored(shard driver.ShardID, after driver.Seq) {
 	r.Note(Operation{Kind: Restore, Shard: shard, After: after})
 }
@@ -125,8 +128,8 @@ func (r *Recorder) History() *History {
 	return Merge(&History{Operations: r.ops})
 }
 
-// Close closes the file, and returns the first failure to write. Without one the history is
-// complete. Nothing may be recorded afterwards.
+// Close closes the file, and returns the first write error. Without an error, the history is
+// complete. Do not record operations after Close.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// maxListed limits the findings that are written; the others are counted.
+// maxListed limits the number of findings that Save writes. Further findings are only counted.
 const maxListed = 50
 
-// Save writes a failing history below dir, into a new directory whose name begins with name, and
-// returns its path:
+// Save writes a failing history into a new directory in dir, whose name begins with name, and
+// returns the new directory's path:
 //
 //	findings.txt     replay, and every finding with its operations
 //	history.jsonl    the history, for Load
 //
-// replay is one line, the command that repeats the run with its seed.
+// The replay argument is the one-line command that repeats the run with its seed.
 func Save(dir, name, replay string, h *History, found []Finding) (path string, err error) {
 	if replay == "" || strings.ContainsAny(replay, "\r\n") {
 		return "", errors.New("tenure: history: the command that replays a failure must be one line")

@@ -9,8 +9,8 @@ import (
 	. "github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// TestOneShard judges short histories of one shard, each with its whole log at the end. An order of
-// the store explains some of them, and no order the others.
+// TestOneShard checks short histories of one shard, each with the shard's whole log at the end.
+// Some order of the operations explains each good history, and no order explains a bad one.
 func TestOneShard(t *testing.T) {
 	t.Parallel()
 	op := func(k Kind, start, end Instant, err error) Operation {

@@ -4,7 +4,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lives has the known lives of sessions.
+// lives contains the known beginnings and ends of sessions.
 type lives struct {
 	node       map[driver.SessionID]string  // for sessions whose join is in the history
 	joined     map[driver.SessionID]Instant // earliest call that could have begun the session
@@ -40,15 +40,15 @@ func endings(x *index) *lives {
 	return l
 }
 
-// earliest keeps the earliest instant of each key.
+// earliest keeps the earliest Instant for each key.
 func earliest[K comparable](of map[K]Instant, key K, at Instant) {
 	if first, ok := of[key]; !ok || at < first {
 		of[key] = at
 	}
 }
 
-// superseded reports whether another session that superseded s could have joined by the instant. A
-// session that had joined before s does not count.
+// superseded reports whether a session that superseded s could have joined by the given time. The
+// method ignores sessions that joined before s.
 func (l *lives) superseded(s driver.SessionID, by Instant) bool {
 	node, known := l.node[s]
 	if !known {
@@ -63,9 +63,9 @@ func (l *lives) superseded(s driver.SessionID, by Instant) bool {
 	return false
 }
 
-// attempts returns the claims and transfers that may have taken effect and that pick selects. A
-// repeated claim may find the success of an earlier one, so attempts are compared, and not
-// operations.
+// attempts returns the claims and transfers that pick selects and that may have taken effect. A
+// repeated claim may find that an earlier claim succeeded. Therefore, checks compare attempts
+// instead of operations.
 func attempts(x *index, pick func(*Operation) bool) map[attempt]bool {
 	out := map[attempt]bool{}
 	for _, op := range x.all {
@@ -80,8 +80,8 @@ func preempts(op *Operation) bool { return op.Kind == Acquire && op.Preempt }
 
 func transfers(op *Operation) bool { return op.Kind == Transfer }
 
-// takeoverAfterEnd finds claims that took a shard, without preempting, from a session that nothing
-// can have ended before (A1). It judges only sessions whose join is in the history.
+// takeoverAfterEnd finds claims that took a shard, without preemption, from a session that cannot
+// have ended earlier (A1). It checks only sessions whose join is in the history.
 func takeoverAfterEnd(x *index) []Finding {
 	l := endings(x)
 	preempted, given := attempts(x, preempts), attempts(x, transfers)

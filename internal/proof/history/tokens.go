@@ -6,9 +6,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokensIncrease finds tokens that are not greater than all tokens granted before in the namespace,
-// or that two leases of a shard share (S2, A2). Shards that were claimed together may get the same
-// token.
+// tokensIncrease finds tokens that are not greater than all tokens granted earlier in the
+// namespace, and tokens that two leases of a shard share (S2, A2). Shards that are claimed in one
+// call may get the same token.
 func tokensIncrease(x *index) []Finding {
 	var out []Finding
 	all := grants(x.all)
@@ -29,7 +29,8 @@ func tokensIncrease(x *index) []Finding {
 		}
 		seen[k] = g
 	}
-	// From the highest token down: early is the first certain grant of at least this token.
+	// The loop runs from the highest token down. early is the earliest certain grant of the current
+	// token or a higher token.
 	var early *grant
 	for end := len(all); end > 0; {
 		start := end

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// interval is the time in which a process trusted one lease.
+// interval is the time during which a process trusted one lease.
 type interval struct {
 	process     string
 	fence       driver.Fence
@@ -16,8 +16,9 @@ type interval struct {
 	begin       *Operation
 }
 
-// noOverlap finds that two processes trusted leases of one shard at one instant (S1), and reports
-// the longest overlap of each shard. A preempted or superseded holder may overlap by notice.
+// noOverlap finds shards for which two processes trusted leases at the same time (S1), and reports
+// the longest overlap of each shard. The trust of a preempted or superseded holder may overlap the
+// next lease for up to notice.
 func noOverlap(x *index, notice time.Duration) []Finding {
 	exits := map[string]Instant{}
 	for _, op := range kind(x.all, Exit, OK) {
@@ -53,8 +54,9 @@ func noOverlap(x *index, notice time.Duration) []Finding {
 	return out
 }
 
-// trusted returns the intervals of one shard, by their start. Trust begins with its first note. It
-// ends with the last instant noted, or earlier if the process distrusted the lease or ended.
+// These are one shard's intervals, sorted by start. An interval begins with the first Trust
+// operation. The interval ends at the last Until, or earlier if the process distrusted the lease or
+// ended.
 func trusted(ops []*Operation, exits map[string]Instant) []*interval {
 	type key struct {
 		process string
@@ -86,11 +88,11 @@ func trusted(ops []*Operation, exits map[string]Instant) []*interval {
 	return out
 }
 
-// overlaps calls f for pairs of overlapping intervals. later is each interval. former is an
-// interval of another process that began before it: the one that ends last, if it has not ended by
-// then.
+// overlaps calls f for pairs of overlapping intervals. For each interval, it considers the earlier
+// interval of another process that ends last. If the two intervals overlap, they are passed to f as
+// former and later.
 func overlaps(by []*interval, f func(former, later *interval)) {
-	// The two latest ends so far, of two processes.
+	// top and second are the intervals of two different processes with the latest ends so far.
 	var top, second *interval
 	for _, v := range by {
 		former := top

@@ -8,14 +8,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// Wrap returns b with everything about leases, commits and logs recorded, one Operation for each
-// item of a batch. Heartbeats, views, items and tails are not recorded. It does not own r. Closing
-// it closes b.
+// Wrap returns a backend like b, except that r records all calls about leases, commits and logs,
+// with one Operation for each item of a batch. Wrap does not record heartbeats, views, items and
+// tails. Closing the returned backend closes b, but does not close r.
 func Wrap(b driver.Backend, r *Recorder) driver.Backend {
 	return intercept.Wrap(b, r.around)
 }
 
-// WrapSession does the same for one session, except for its join.
+// WrapSession is like Wrap for one session, except that it does not record the session's join.
 func WrapSession(s driver.Session, r *Recorder) driver.Session {
 	return intercept.WrapSession(s, r.around)
 }
@@ -33,7 +33,8 @@ func (r *Recorder) around(ctx context.Context, c *intercept.Call, proceed func(c
 	return err
 }
 
-// begun returns an operation for each item of the call, none if the call is not recorded.
+// begun returns an operation for each item of the call, or no operations if the call is not
+// recorded.
 func begun(c *intercept.Call) (ops []Operation) {
 	switch c.Op {
 	case intercept.Join:
@@ -83,7 +84,7 @@ func (o *Operation) ended(c *intercept.Call, i int, err error) {
 	if err != nil {
 		o.end(err)
 		if o.Kind == Read {
-			o.Outcome = Refused // a read has no effect, whatever its outcome
+			o.Outcome = Refused // a read never has an effect
 		}
 		return
 	}
@@ -109,10 +110,9 @@ func (o *Operation) ended(c *intercept.Call, i int, err error) {
 	}
 }
 
-// errMissing replaces a result that a backend did not return.
 var errMissing = errors.New("the backend returned no result for this item")
 
-// end sets the outcome that err means (rule E1).
+// end sets the outcome according to err (rule E1).
 func (o *Operation) end(err error) {
 	if err == nil {
 		o.Outcome = OK

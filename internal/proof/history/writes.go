@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokenOrder finds accepted writes whose tokens decrease, in the order of their numbers or in time
-// (S3).
+// tokenOrder finds accepted writes with a lower token than an earlier write (S3). It checks the
+// writes in the order of their numbers and in chronological order.
 func tokenOrder(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -21,8 +21,8 @@ func tokenOrder(x *index) []Finding {
 					a.Number, a.Fence.Token))
 			}
 		}
-		// From the highest token down: early is the write under a higher token that was answered
-		// first.
+		// The loop runs from the highest token down. early is the write under a higher token that
+		// was answered first.
 		slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(b.Fence.Token, a.Fence.Token) })
 		var early *Operation
 		for start := 0; start < len(accepted); {
@@ -46,14 +46,13 @@ func tokenOrder(x *index) []Finding {
 	return out
 }
 
-// proof is a reply that proves that a lease was granted.
+// proof is a reply that shows that a lease was granted.
 type proof struct {
 	op    *Operation
 	token driver.Token
 }
 
-// ends returns the proofs of grants in the order of the replies, and the first release of each
-// lease.
+// The results are the proofs of grants, in reply order, and the first release of each lease.
 func ends(ops []*Operation) (proofs []proof, released map[driver.Fence]*Operation) {
 	released = map[driver.Fence]*Operation{}
 	for _, op := range ops {
@@ -75,14 +74,14 @@ func ends(ops []*Operation) (proofs []proof, released map[driver.Fence]*Operatio
 	return proofs, released
 }
 
-// nothingSuperseded finds writes that were accepted although, before they were sent, a higher token
-// was known to be granted, or their lease to be released (S3, F1).
+// nothingSuperseded finds accepted writes that were sent too late. An earlier answer had shown that
+// a higher token was granted, or that the lease was released (S3, F1).
 func nothingSuperseded(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
 		proofs, released := ends(x.of[shard])
 		var highest proof
-		// The commits are in the order of their calls.
+		// The loop visits the commits in the order of their calls.
 		for _, w := range kind(x.of[shard], Commit, OK) {
 			for len(proofs) > 0 && proofs[0].op.by(w.Call) {
 				if proofs[0].token > highest.token {

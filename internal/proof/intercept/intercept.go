@@ -1,9 +1,8 @@
-// Package intercept puts one function around the calls of a driver.Backend and of the sessions that
-// are joined on it. Tests and the demonstration use it to record, hold, lose, delay and change
-// calls.
+// Package intercept passes all calls to a driver.Backend and its sessions through one function.
+// Tests and the demonstration use the package to record, hold, lose, delay and change calls.
 //
-// Info, ID and the backend's Close pass through, and so do the optional interfaces
-// driver.LabelLister and driver.Explainer, if the wrapped value has them.
+// The package does not intercept Info, ID, the backend's Close, or the optional interfaces
+// driver.LabelLister and driver.Explainer.
 package intercept
 
 import (
@@ -14,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Op names a method of driver.Backend or driver.Session.
+// Op identifies a method of driver.Backend or driver.Session.
 type Op string
 
-// The methods of a backend, and then the methods of a session.
+// The methods of a backend come first, followed by the methods of a session.
 const (
 	Join    Op = "join"
 	Observe Op = "observe"
@@ -46,13 +45,13 @@ func (o Op) Writes() bool {
 	}
 }
 
-// Call is one call. Its slices are copies of the caller's, so that a call may be
-// made after its caller gave up. The comments name the methods that use a field.
+// Call is one call. The slices are copies of the caller's slices, so the call can still be made
+// after its caller has given up. Each field's comment lists the methods that use it.
 type Call struct {
 	Op      Op
 	Session driver.Session // the wrapped session; nil in a call of the backend
 
-	// The arguments. An Around may change them before it proceeds.
+	// These are the arguments. An Around may change them before it calls proceed.
 	Member    driver.Member       // Join
 	Query     driver.ObserveQuery // Observe
 	Shard     driver.ShardID      // ReadLog, Get, List
@@ -67,8 +66,8 @@ type Call struct {
 	State     driver.MemberState  // Update
 	Suspects  []driver.Suspect    // Evict
 
-	// The results, after proceed has returned without an error. An Around may change them, or set
-	// them and not proceed.
+	// These are the results. A successful call to proceed sets the results. An Around may change
+	// them, or set them without calling proceed.
 	Joined    driver.Session         // Join; its calls are intercepted as well
 	View      *driver.View           // Observe
 	Page      *driver.LogPage        // ReadLog
@@ -80,13 +79,14 @@ type Call struct {
 	Evicted   []driver.EvictResult   // Evict
 }
 
-// Around decides the effect of a call. proceed makes the call with the arguments in c, and puts the
-// results there. Around calls proceed once or not at all. After Around has returned an error,
-// another goroutine may still call proceed. The caller gets Around's error, and the results only
-// without an error.
+// Around determines the effect of a call. The proceed function makes the call with the arguments in
+// c, and stores the results in c. Around calls proceed at most once. After Around has returned an
+// error, another goroutine may still call proceed. The caller gets the error that Around returns
+// or, without an error, the results.
 type Around func(ctx context.Context, c *Call, proceed func(context.Context) error) error
 
-// Wrap returns b with around in every call. Closing it closes b.
+// Wrap returns a backend that calls around for each call to b. Closing the returned backend closes
+// b.
 func Wrap(b driver.Backend, around Around) driver.Backend {
 	w := &backend{Backend: b, around: around}
 	l, lists := b.(driver.LabelLister)
@@ -107,7 +107,7 @@ func Wrap(b driver.Backend, around Around) driver.Backend {
 	return w
 }
 
-// WrapSession returns s with around in every call.
+// WrapSession returns a session that calls around for each call to s.
 func WrapSession(s driver.Session, around Around) driver.Session {
 	w := &session{Session: s, around: around}
 	if e, ok := s.(driver.Explainer); ok {

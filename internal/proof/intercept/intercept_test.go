@@ -52,12 +52,11 @@ func TestEveryMethod(t *testing.T) {
 	}
 }
 
-// pass makes every call unchanged.
 func pass(ctx context.Context, _ *Call, proceed func(context.Context) error) error {
 	return proceed(ctx)
 }
 
-// plain hides the optional interfaces of what it embeds.
+// plain hides the optional interfaces of the value that it embeds.
 type (
 	plainBackend struct{ driver.Backend }
 	plainSession struct{ driver.Session }
@@ -68,7 +67,7 @@ func (b plainBackend) Join(ctx context.Context, m driver.Member) (driver.Session
 	return plainSession{s}, err
 }
 
-// TestOptional: a wrapped value has the optional interfaces if and only if the value has them.
+// TestOptional: a wrapper has exactly the optional interfaces of the wrapped value.
 func TestOptional(t *testing.T) {
 	t.Parallel()
 	inner, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -90,8 +89,8 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// TestArgumentsAndResults changes both on their way. It also makes a call after its caller gave up
-// and changed its arguments.
+// TestArgumentsAndResults changes the arguments and the results of a call. It also makes a call
+// after the caller has given up and changed the arguments.
 func TestArgumentsAndResults(t *testing.T) {
 	t.Parallel()
 	inner, err := memory.Open(t.Context(), memory.New(), "test", nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// The network holds a commit until its caller has given up, and delivers it afterwards: the caller was right not to
-// call it a failure.
+// The network holds a commit until the caller has given up, and then delivers the commit. The
+// caller must not treat such a commit as failed.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -1,6 +1,7 @@
-// Package kvfault puts a faulty network between a backend of package kv and its store, for tests. A
-// [Link] wraps any kv.Store and loses, holds, repeats or fails calls, by their kind. It starts no
-// goroutine, and waits only on channels and contexts, so it works under testing/synctest.
+// Package kvfault simulates a faulty network between a backend of package kv and its store, for
+// tests. A [Link] wraps any kv.Store and loses, holds, repeats or fails calls of chosen kinds. The
+// package starts no goroutine and waits only on channels and contexts, so it works under
+// testing/synctest.
 package kvfault
 
 import (
@@ -11,26 +12,26 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Fault is the treatment of a call by a Link.
+// Fault determines what a Link does with a call.
 type Fault uint8
 
-// The faults. A call that waits ends with its context's error. Its outcome is then unknown, as on a
-// network.
+// These are the faults. A waiting call ends with its context's error. As on a network, the outcome
+// of such a call is unknown.
 const (
 	None        Fault = iota
 	DropRequest       // the call never reaches the store, and waits
 	DropReply         // the call is applied, and waits
 	HoldRequest       // the call waits until Deliver applies it, perhaps long after its caller gave up
-	Duplicate         // the call is applied twice in succession; the first reply is returned
-	Replay            // the call is applied and answered, and applied again by Deliver
-	Fail              // the call fails, with the error of SetError if one was set, and is not applied
+	Duplicate         // the call is applied twice in succession, and the first reply is returned
+	Replay            // the call is applied and answered, and Deliver applies it again
+	Fail              // the call fails, with SetError's error if set, and is not applied
 )
 
-// Kind is a kind of call, one bit each.
+// Kind is a set of kinds of calls, with one bit for each kind.
 type Kind uint8
 
-// The kinds of calls. Under a fault that drops or holds, a watch delivers late, and loses nothing.
-// With Fail it ends.
+// These are the kinds of calls. Under a fault that drops or holds calls, a watch delivers changes
+// late, but never loses a change. Under Fail, the watch ends.
 const (
 	Heartbeat Kind = 1 << iota
 	Write          // every Apply except heartbeats
@@ -39,8 +40,8 @@ const (
 	All = Heartbeat | Write | Read | Watch
 )
 
-// Link is a network with switches. The zero value lets everything pass. Safe for
-// concurrent use.
+// Link is a network with faults that a test can switch on and off. The zero value lets all calls
+// pass. A Link is safe for concurrent use.
 type Link struct {
 	mu     sync.Mutex
 	faults [8]Fault // by bit of Kind
@@ -49,14 +50,14 @@ type Link struct {
 	lost   int           // number of lost replies
 	moved  chan struct{} // closed when a switch, the set of held calls, or lost changes
 	counts [8]int
-	// running watches, which Fail ends
+	// These are the running watches, which Fail ends.
 	watches map[*watch]struct{}
 }
 
 type watch struct{ end context.CancelCauseFunc }
 
-// Set switches a fault on for some kinds of later calls. None switches it off. Running watches are
-// affected too.
+// Set sets the fault for later calls of the given kinds, and for running watches. The fault None
+// ends any fault.
 func (l *Link) Set(kinds Kind, f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,14 +74,14 @@ func (l *Link) Set(kinds Kind, f Fault) {
 	l.move()
 }
 
-// Cut loses everything from now on, without an error. See Heal.
+// Cut loses all requests, without an error, until Heal is called.
 func (l *Link) Cut() { l.Set(All, DropRequest) }
 
-// Heal lets every call pass from now on. Held calls stay held.
+// Heal lets all later calls pass. Calls that are already held stay held.
 func (l *Link) Heal() { l.Set(All, None) }
 
-// SetError makes calls of some kinds fail with err. Running watches end with it. nil means an error
-// of this package.
+// SetError makes calls of the given kinds fail with err. Running watches end with this error. If
+// err is nil, calls fail with an error of this package.
 func (l *Link) SetError(kinds Kind, err error) {
 	l.mu.Lock()
 	l.err = err
@@ -88,7 +89,7 @@ func (l *Link) SetError(kinds Kind, err error) {
 	l.Set(kinds, Fail)
 }
 
-// Count returns the number of calls of some kinds, with any outcome.
+// Count returns the number of calls of the given kinds, regardless of their outcome.
 func (l *Link) Count(kinds Kind) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,19 +102,20 @@ func (l *Link) Count(kinds Kind) int {
 	return n
 }
 
-// Held returns how many calls wait for Deliver.
+// Held returns how many calls are waiting for Deliver.
 func (l *Link) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.held)
 }
 
-// AwaitHeld waits until at least n calls wait for Deliver.
+// AwaitHeld waits until at least n calls are waiting for Deliver.
 func (l *Link) AwaitHeld(ctx context.Context, n int) error {
 	return l.await(ctx, func() bool { return len(l.held) >= n })
 }
 
-// AwaitLost waits until at least n calls in all were applied whose replies were lost.
+// AwaitLost waits until the replies of at least n applied calls have been lost since the Link was
+// created.
 func (l *Link) AwaitLost(ctx context.Context, n int) error {
 	return l.await(ctx, func() bool { return l.lost >= n })
 }
@@ -134,8 +136,8 @@ func (l *Link) await(ctx context.Context, is func() bool) error {
 	}
 }
 
-// Deliver applies all held calls, in order, and returns their number. Callers that still wait get
-// their reply.
+// Deliver applies all held calls in order, and returns their number. Callers that are still waiting
+// get their replies.
 func (l *Link) Deliver() int {
 	l.mu.Lock()
 	held := l.held
@@ -167,9 +169,9 @@ func (l *Link) waiting() <-chan struct{} {
 	return l.moved
 }
 
-// fault returns the fault of a kind of call, the channel that closes when faults change, and the
-// error of a failing call. It calls held under the lock, so that a call is held before another Set
-// or Deliver. After the last Deliver it would wait in vain.
+// fault returns the fault for a kind of call, a channel that is closed when faults change, and the
+// error of a failing call. For HoldRequest, it adds held to the held calls under the lock, and thus
+// before the next Set or Deliver. A call held after the last Deliver would wait forever.
 func (l *Link) fault(k Kind, held func()) (f Fault, moved <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +232,7 @@ func (l *Link) hold(f func()) {
 	l.move()
 }
 
-// Wrap returns a store behind the link. The link serves one store.
+// Wrap returns a store behind the link. A link can serve only one store.
 func (l *Link) Wrap(s kv.Store) kv.Store {
 	return &linked{Store: s, link: l, closed: make(chan struct{})}
 }
@@ -247,7 +249,7 @@ func (s *linked) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	if b.Heartbeat {
 		kind = Heartbeat
 	}
-	// The caller may use its batch again, so the network keeps a copy.
+	// The caller may reuse its batch, so the network keeps a copy.
 	sent := *b
 	return pass(ctx, s, kind, func(ctx context.Context) (*kv.Outcome, error) { return s.Store.Apply(ctx, &sent) })
 }
@@ -265,7 +267,7 @@ func (s *linked) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	w := &watch{end: end}
-	s.link.track(w, true) // before it reads the fault, so that it misses none
+	s.link.track(w, true) // before it reads the fault, so it misses no fault
 	defer s.link.track(w, false)
 	err := s.flows(ctx)
 	if err == nil {
@@ -346,8 +348,8 @@ func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Co
 	}
 }
 
-// wait returns nil once done is closed. It returns an error if the caller gives up or the store is
-// closed before.
+// wait returns nil when done is closed. If the caller gives up or the store is closed earlier, wait
+// returns an error.
 func (s *linked) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

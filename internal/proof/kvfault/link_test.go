@@ -87,7 +87,7 @@ func TestHeldCallerGetsItsReply(t *testing.T) {
 	})
 }
 
-// TestHeldBesideDeliver: a call at the end of the fault is delivered or passes. It is not held
+// TestHeldBesideDeliver: a call at the end of the fault is delivered or passes, but is never held
 // after the last delivery.
 func TestHeldBesideDeliver(t *testing.T) {
 	t.Parallel()
@@ -148,8 +148,8 @@ func TestWatchStallsAndFails(t *testing.T) {
 	})
 }
 
-// TestWatchFailsWhileItBegins: a watch that the link holds at its beginning fails with the running
-// ones.
+// TestWatchFailsWhileItBegins: a watch that the Link holds at its beginning fails together with
+// running watches.
 func TestWatchFailsWhileItBegins(t *testing.T) {
 	t.Parallel()
 	for range 20 {

@@ -1,4 +1,4 @@
-// Package loglines lets tests look at the failures that Tenure logs.
+// Package loglines lets tests read the failures that Tenure logs.
 package loglines
 
 import (
@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// Failures returns a Logger that calls f with the lines at Warn or above whose message begins with
-// prefix: with the error in the attribute "error", or else with the message. All other lines go to
-// slog.Default. Several goroutines may call f.
+// Failures returns a Logger that calls f for each line at Warn or above whose message begins with
+// prefix. Failures passes the error in the attribute "error" to f. If the attribute is missing, f
+// gets an error with the line's message. All other lines go to slog.Default. Several goroutines may
+// call f.
 func Failures(prefix string, f func(error)) *slog.Logger { return slog.New(handler{prefix, f, nil}) }
 
 type handler struct {
@@ -46,5 +47,5 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{h.prefix, h.f, slices.Concat(h.attrs, attrs)}
 }
 
-// WithGroup drops the group.
+// WithGroup ignores the group, and returns h.
 func (h handler) WithGroup(string) slog.Handler { return h }

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// Edit replaces a text that occurs exactly once in a function of a file. File is a path from the
-// test's folder. In is the function, such as "Backend.Commit". Without it the text must occur
-// exactly once in the whole file.
+// Edit replaces a text that occurs exactly once in a function. File is a path relative to the
+// test's folder. In is the function's name, such as "Backend.Commit". If In is empty, the text must
+// occur exactly once in the whole file.
 type Edit struct{ File, In, Old, New string }
 
 // change returns a file's text after the edit.
@@ -43,14 +43,14 @@ func (e Edit) change(text string) (string, error) {
 	return text[:from] + strings.Replace(text[from:to], e.Old, e.New, 1) + text[to:], nil
 }
 
-// Check returns an error unless the place of each edit exists, after the edits before it. The paths
-// of the edits start in dir.
+// Check returns an error if an edit cannot be applied after the earlier edits. The edits' paths are
+// relative to dir.
 func Check(dir string, edits ...Edit) error {
 	_, err := changed(dir, edits)
 	return err
 }
 
-// changed returns the texts of the edited files, by their paths.
+// changed returns the texts of the edited files, by path.
 func changed(dir string, edits []Edit) (map[string]string, error) {
 	texts := make(map[string]string)
 	for _, e := range edits {
@@ -73,9 +73,9 @@ func changed(dir string, edits []Edit) (map[string]string, error) {
 	return texts, nil
 }
 
-// Build returns the path of the test binary of the package in the working folder, built with the
-// edits. If the place of an edit does not exist, Build fails t, because the code has changed and
-// the mutant must follow. The race detector is off.
+// Build builds the test binary of the package in the working folder with the edits, and returns its
+// path. If an edit can no longer be applied because the code has changed, Build fails t. The author
+// of the change must then update the mutant. The race detector is off.
 func Build(t testing.TB, edits ...Edit) string {
 	t.Helper()
 	path, err := buildEdited(t.Context(), t.TempDir(), edits)
@@ -101,7 +101,7 @@ func buildEdited(ctx context.Context, dir string, edits []Edit) (string, error) 
 	return build(ctx, dir, replace)
 }
 
-// Fit fails t unless the place of each edit exists, after the edits before it.
+// Fit fails t if an edit cannot be applied after the earlier edits.
 func Fit(t testing.TB, edits ...Edit) {
 	t.Helper()
 	if err := Check(".", edits...); err != nil {

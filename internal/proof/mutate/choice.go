@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// Choice selects the mutants that are tried. Without the flag there are none, because they take
-// minutes. With -mutants there are all. -mutants=7,3 selects two, by their places in the list, in
-// this order. No mutant begins after -mutants.until, in seconds since 1970. -mutants.for limits the
-// time in which mutants begin, from the end of the build, which may take most of the time.
+// Choice selects the mutants to try. Because mutants take minutes, the test tries none without the
+// flag -mutants. With -mutants, it tries all. With -mutants=7,3, it tries the mutants at positions
+// 7 and 3 of the list, in this order. No mutant begins after -mutants.until, a time in seconds
+// since 1970. The flag -mutants.for limits how long after the build a mutant may begin, because the
+// build may take most of the total time.
 type Choice struct {
 	on    bool
 	some  []int // nil: all
@@ -32,13 +33,13 @@ func Flag() *Choice {
 	return c
 }
 
-// IsBoolFlag allows the flag without numbers.
+// IsBoolFlag lets users give the flag without numbers.
 func (c *Choice) IsBoolFlag() bool { return true }
 
-// String returns whether mutants were asked for.
+// String returns "true" if mutants were requested, and "false" otherwise.
 func (c *Choice) String() string { return strconv.FormatBool(c.on) }
 
-// Set takes true, false, or numbers.
+// Set accepts true, false, or numbers.
 func (c *Choice) Set(s string) error {
 	c.on, c.some = s != "false", nil
 	if s == "true" || s == "false" {
@@ -54,10 +55,10 @@ func (c *Choice) Set(s string) error {
 	return nil
 }
 
-// On reports whether mutants were asked for.
+// On reports whether mutants were requested.
 func (c *Choice) On() bool { return c.on }
 
-// order returns which of so many mutants are tried.
+// order returns the positions of the mutants to try, given the length of the list.
 func (c *Choice) order(of int) ([]int, error) {
 	if c.some == nil {
 		all := make([]int, of)

@@ -1,6 +1,6 @@
-// Package mutate builds a package's tests from changed source, by an overlay of the build, for
-// tests that must see broken code fail. A check that nothing has ever failed proves nothing, and no
-// shipped package has a switch that turns a rule off.
+// Package mutate builds a package's tests from changed source, with a build overlay. A check that
+// has never failed proves nothing. Tests therefore use package mutate to show that checks fail on
+// broken code. No shipped package contains a switch that turns a rule off.
 //
-// It is for tests only. The source on disk stays unchanged.
+// The package is for tests only. The source on disk stays unchanged.
 package mutate

@@ -7,7 +7,7 @@ import (
 )
 
 // Document compares the part of a page between the lines "<!-- begin name -->" and "<!-- end name
-// -->" with text. If update is set, it writes text there.
+// -->" with text. If update is set, Document writes text into this part.
 func Document(t testing.TB, page, name, text string, update bool) {
 	t.Helper()
 	b, err := os.ReadFile(page)

@@ -18,9 +18,9 @@ type Found struct {
 	At string
 }
 
-// Read returns the mutants of a test file, in order, without compiling it. An Edit must be in a
-// list of edits in the literal of its mutant, and consist of constants of its file. For any other
-// Edit, Read returns an error.
+// Read returns the mutants of a test file, in order, without compiling it. Each Edit must be in a
+// list of edits in its mutant's literal, and must consist of constants of that file. If an Edit has
+// a different form, Read returns an error.
 func Read(file string) ([]Found, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
@@ -29,7 +29,7 @@ func Read(file string) ([]Found, error) {
 	return ReadSource(file, src)
 }
 
-// ReadSource is Read of a file whose text is src.
+// ReadSource is like Read, for a file with the text src.
 func ReadSource(file string, src []byte) ([]Found, error) {
 	if !bytes.Contains(src, []byte("mutate.Edit")) {
 		return nil, nil
@@ -62,7 +62,7 @@ func ReadSource(file string, src []byte) ([]Found, error) {
 	return r.all, r.err
 }
 
-// holdsEdits reports whether a type is Edit, or a list or map of types that have edits.
+// holdsEdits reports whether a type is Edit, or a list or map of types that contain edits.
 func holdsEdits(typ ast.Expr) bool {
 	switch typ := typ.(type) {
 	case *ast.ArrayType:
@@ -82,7 +82,7 @@ type reader struct {
 	err   error
 }
 
-// mutant reads the mutant whose list of edits is the last of the nodes.
+// mutant reads the mutant whose list of edits is the last node in nodes.
 func (r *reader) mutant(list *ast.CompositeLit, nodes []ast.Node) {
 	at := len(nodes) - 2
 	if _, ok := nodes[at].(*ast.KeyValueExpr); ok {
@@ -142,7 +142,7 @@ func (r *reader) edit(lit *ast.CompositeLit) (edit Edit) {
 	return edit
 }
 
-// text returns the value of a constant text.
+// text returns the value of a constant string.
 func (r *reader) text(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -165,15 +165,15 @@ func (r *reader) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", pos.Filename, pos.Line)
 }
 
-// fail keeps the first error.
+// fail records an error, but keeps only the first one.
 func (r *reader) fail(n ast.Node, what string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%s: %s", r.at(n), what)
 	}
 }
 
-// Listed fails t unless Read finds exactly these lists of edits in a file. Then a check without
-// compiling covers all of them.
+// Listed fails t unless Read finds exactly these lists of edits in a file. If Listed passes, a
+// check that does not compile the file still covers all mutants.
 func Listed(t testing.TB, file string, mutants ...[]Edit) {
 	t.Helper()
 	found, err := Read(file)

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// A Mutant is broken code, and the test, such as "TestCommit/lost_reply", that must fail because of
-// it.
+// A Mutant is broken code, with the name of its killer. The killer is the test, such as
+// "TestCommit/lost_reply", that must fail because of this code.
 type Mutant struct {
 	Name, Killer string
 	Edits        []Edit
 }
 
-// A killer without a mutant gets patience, because it must pass on a busy machine too. A killer
-// with a mutant hangs if it exceeds both the limit of All and slack times its duration without the
-// mutant.
+// Code without a mutant gets the time limit patience, because a killer must pass even on a busy
+// machine. With a mutant, a killer counts as hanging if it exceeds both All's limit and slack times
+// its duration without the mutant.
 const (
 	patience = 10 * time.Minute
 	slack    = 20
 )
 
-// All runs the killer of each chosen mutant. It must pass without the mutant, and fail or hang with
-// it. limit is the least time after which it counts as hanging. mutants is the list in
-// mutants_test.go in the working folder. parallel is for killers that need no server and no quiet
-// machine. Other killers run one at a time.
+// All runs the killer of each chosen mutant. The killer must pass without the mutant, and fail or
+// hang with it. A killer that runs for less than limit never counts as hanging. The mutants
+// argument must be the list in mutants_test.go in the working folder. Set parallel if the killers
+// need neither a server nor a quiet machine. If parallel is false, killers run one at a time.
 func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutants []Mutant) {
 	t.Helper()
 	var mu sync.Mutex
@@ -67,12 +67,12 @@ func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutan
 	})
 }
 
-// grace is how long a running mutant may continue after the time is over.
+// grace is how long a running mutant may continue after the time limit.
 const grace = 20 * time.Second
 
-// Each calls try for the chosen mutants, in that order, until their time is over. An error of try
-// fails t. Each also fails t unless the list is that of mutants_test.go in the working folder, and
-// each edit has its place. The last line of its log has the number of mutants tried.
+// Each calls try for the mutants that c chooses, in that order, until the time is up. It fails t if
+// try returns an error, if mutants differs from the list in mutants_test.go in the working folder,
+// or if an edit cannot be applied. The last logged line contains the number of mutants that died.
 func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	try func(ctx context.Context, t *testing.T, n int, none, b Built) error,
 ) {
@@ -97,15 +97,16 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 		defer cancel()
 	}
 	chosen := len(order)
-	// All mutants, so that the build cache has their code whichever are chosen.
+	// All mutants are built, so the build cache also contains the code of mutants that are chosen
+	// later.
 	none, built, err := share(ctx, t.TempDir(), edits)
 	if err != nil {
 		if ctx.Err() == nil {
 			t.Fatal(err)
 		}
-		order = nil // no time was left to build
+		order = nil // there was no time left to build
 	}
-	begin := t.Context() // mutants begin until its end
+	begin := t.Context() // mutants begin until it ends
 	if !c.until.IsZero() {
 		var cancel context.CancelFunc
 		begin, cancel = context.WithDeadline(begin, c.until)
@@ -152,12 +153,13 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	t.Logf("%d mutants died, of %d chosen and %d in all", tried.Load(), chosen, len(mutants))
 }
 
-// errSlow is the result of a gauge of package ample: the test proves nothing on this machine now.
+// errSlow means that, according to a Gauge of package ample, the machine is currently too slow for
+// the test to prove anything.
 var errSlow = errors.New("machine too slow to tell")
 
 // Run runs one test of the binary, such as "TestCommit/lost_reply", and reports whether it failed.
-// A test that hangs ends at the limit, which is a failure too. If the test does not exist, is
-// skipped, or leaves processes with its output open, Run returns an error.
+// At the time limit, Run ends a hanging test, and reports it as failed. If the test does not exist,
+// is skipped, or leaves processes with its output open, Run returns an error.
 func (b Built) Run(ctx context.Context, test string, limit time.Duration) (out string, failed bool, err error) {
 	pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 	cmd := b.Command(ctx, "-test.run", pattern, "-test.v", "-test.timeout", limit.String())
@@ -178,5 +180,4 @@ func (b Built) Run(ctx context.Context, test string, limit time.Duration) (out s
 	return tail(out), false, err
 }
 
-// tail returns the end of out, for a message.
 func tail(out string) string { return out[max(0, len(out)-4000):] }

@@ -32,8 +32,8 @@ func TestPlantedMutants(t *testing.T) {
 	}
 }
 
-// All fails for a surviving mutant, for a killer that proves nothing, and for a list that Read does
-// not find. It begins nothing when the time is over.
+// All fails if a mutant survives, if a killer proves nothing, or if Read does not find the list.
+// When the time is over, All begins no more mutants.
 func TestAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func TestAll(t *testing.T) {
 	write("a.go", "package a\n\nvar more = 0\n\nfunc one() int { return 1 }\n\nfunc two() int { return 2 }\n")
 	write("a_test.go", "package a\n\nimport \"testing\"\n\n"+
 		"func TestOne(t *testing.T) { if one()+more != 1 { t.Error(one()) } }\n\n"+
-		"func TestFails(t *testing.T) { t.Error() }\n\nfunc TestSkips(t *testing.T) { t.Skip() }\n")
+		"func TestFails(t *testing.T) { t.Error() }\n\nfunc TestSkips(t *testing.T) { t.Skip(\"none\") }\n")
 	// The file is not compiled.
 	write("mutants_test.go", "//go:build never\n\n"+list.String()+"}\n")
 	self, err := os.Executable()

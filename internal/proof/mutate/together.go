@@ -32,10 +32,11 @@ func (b Built) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Together builds mutants, in their order, and the code without one. Mutants that change only
-// function bodies share a binary, because building takes most of the time. Each changed function
-// begins with a choice among its forms, by the environment. Any other mutant would change all of
-// them, so it has a separate binary.
+// Together builds the mutants and the unchanged code, and returns the mutants in the given order.
+// Building takes most of the time, so mutants that change only function bodies share a binary. In a
+// shared binary, each changed function first chooses one of its forms according to an environment
+// variable. A mutant that changes other code would affect all mutants of the shared binary, so
+// Together builds a separate binary for it.
 func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	t.Helper()
 	none, all, err := share(t.Context(), t.TempDir(), mutants)
@@ -50,7 +51,7 @@ func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	return none, all
 }
 
-// share is Together without the separate binaries.
+// share is like Together, but without the separate binaries.
 func share(ctx context.Context, dir string, mutants [][]Edit) (none Built, all []Built, err error) {
 	files := make(map[string]*merged)
 	all = make([]Built, len(mutants))
@@ -102,8 +103,8 @@ func share(ctx context.Context, dir string, mutants [][]Edit) (none Built, all [
 	return none, all, nil
 }
 
-// mergeable returns the files of a mutant that changes only function bodies, otherwise nil. It adds
-// the files without the mutant to files.
+// mergeable returns the files of a mutant that changes only function bodies, and nil for any other
+// mutant. It also adds the unchanged files to files.
 func mergeable(files map[string]*merged, edits []Edit) (map[string]*merged, error) {
 	texts, err := changed(".", edits)
 	if err != nil {
@@ -140,7 +141,7 @@ func write(name string, text []byte) error {
 	return os.WriteFile(name, text, 0o600)
 }
 
-// build builds the test binary of the working folder with files replaced.
+// build builds the test binary of the package in the working folder, with files replaced.
 func build(ctx context.Context, dir string, replace map[string]string) (string, error) {
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -151,7 +152,7 @@ func build(ctx context.Context, dir string, replace map[string]string) (string, 
 		return "", err
 	}
 	binary := filepath.Join(dir, "mutant.test")
-	// Without optimization and symbols, because building takes most of the time.
+	// Because building takes most of the time, the build omits optimization and symbols.
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=-N -l -dwarf=false",
 		"-ldflags=-s -w", "-overlay", file, "-o", binary, ".")
 	cmd.WaitDelay = time.Second
@@ -185,7 +186,7 @@ func newMerged(path string, src []byte) (*merged, error) {
 	return m, nil
 }
 
-// nameOf returns a function's name, with its receiver's.
+// nameOf returns a function's name, with its receiver's name.
 func nameOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
@@ -208,8 +209,8 @@ func (m *merged) cut(from, to token.Pos) string {
 	return string(m.src[m.fset.Position(from).Offset:m.fset.Position(to).Offset])
 }
 
-// onlyBodies reports whether the file of a mutant differs only in function bodies, and no such
-// function can detect that another one calls it.
+// onlyBodies reports whether a mutant's file differs only in function bodies. These functions must
+// not be able to detect that another function calls them.
 func (m *merged) onlyBodies(with *merged) bool {
 	if len(m.file.Decls) != len(with.file.Decls) {
 		return false
@@ -238,7 +239,7 @@ func (m *merged) onlyBodies(with *merged) bool {
 	return true
 }
 
-// add takes the function bodies of mutant n's file.
+// add copies the changed function bodies of mutant n's file.
 func (m *merged) add(n int, with *merged) {
 	for i, d := range m.file.Decls {
 		w := with.file.Decls[i]
@@ -248,7 +249,8 @@ func (m *merged) add(n int, with *merged) {
 	}
 }
 
-// variant adds mutant n's form of a function under another name, which is called instead of it.
+// variant adds mutant n's form of a function under a different name. The function calls this form
+// if mutant n is chosen.
 func (m *merged) variant(n int, fn *ast.FuncDecl, text string) {
 	name := fmt.Sprintf("%s_mutant%d", fn.Name.Name, n)
 	at := int(fn.Name.Pos() - fn.Pos())

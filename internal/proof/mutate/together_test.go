@@ -38,7 +38,7 @@ func TestChosen(t *testing.T) {
 }
 
 // Mutants that change only function bodies share a binary, and each process runs one of them. A
-// mutant that changes more has a separate binary, and is in no other.
+// mutant that changes other code is only in a separate binary.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	const file = "together_test.go"

@@ -16,9 +16,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// Cast is a few members of one namespace that contend for one shard. Each has its own backend,
-// which reaches each server through its own proxy. So a server can fall silent for all of them, or
-// a member for all servers, without an error to either side. One goroutine calls its methods.
+// Cast is a small group of members in one namespace that contend for one shard. Each member has a
+// separate backend, which reaches each server through a separate proxy. A Cast can therefore make
+// one server silent for all members, or all servers silent for one member. Neither side gets an
+// error. Only one goroutine may call the methods of a Cast.
 type Cast struct {
 	t       testing.TB
 	ttl     time.Duration
@@ -30,21 +31,20 @@ type Cast struct {
 	gap    time.Duration
 }
 
-// actor is one member.
 type actor struct {
 	node    string
 	backend driver.Backend
 	elector *core.Elector
 	proxies []*faultproxy.Proxy
-	lease   atomic.Pointer[core.Lease] // of the handler called last
+	lease   atomic.Pointer[core.Lease] // lease of the handler that was called last
 	began   atomic.Pointer[time.Time]  // when that handler was called
 }
 
-// castShard is the shard that the members contend for.
+// castShard is the shard for which the members contend.
 const castShard = "shard"
 
-// NewCast runs n members until the end of the test. open opens the backend of one member, which
-// reaches the servers at the addresses in through, in their order.
+// NewCast runs n members until the test ends. The open function opens one member's backend. The
+// backend must reach the servers at the addresses in through, which are in the same order.
 func NewCast(
 	t testing.TB, n int, ttl time.Duration, servers []string, open func(through []string) driver.Backend,
 ) *Cast {
@@ -79,16 +79,13 @@ func NewCast(
 func (c *Cast) run(m *actor) {
 	c.t.Helper()
 	e, err := core.NewElector(m.backend, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: c.ttl, Node: m.node, Hooks: core.Hooks{
-		OnSession: func(ev core.SessionEvent) {
+		OnEvent: func(ev core.Event) {
 			switch ev.Kind {
 			case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 				c.event("%s: %s: %v", m.node, ev.Kind, ev.Err)
-			default: // it continues
-			}
-		},
-		OnPeer: func(ev core.PeerEvent) {
-			if ev.Kind == core.PeerEvicted {
+			case core.PeerEvicted:
 				c.event("%s evicted %s", m.node, ev.Peer.Node)
+			default: // it continues
 			}
 		},
 	}})
@@ -136,7 +133,7 @@ func (c *Cast) sample(ctx context.Context) {
 		owner, now := c.owner(), time.Now()
 		c.mu.Lock()
 		switch {
-		case owner >= 0 && !away: // however long ago the last look was
+		case owner >= 0 && !away: // regardless of when the last look was
 			c.owned = now
 		case !c.owned.IsZero():
 			c.gap = max(c.gap, now.Sub(c.owned))
@@ -149,7 +146,7 @@ func (c *Cast) sample(ctx context.Context) {
 	}
 }
 
-// owner returns the member whose lease may be used now, or -1.
+// owner returns the member that may use its lease now, or -1.
 func (c *Cast) owner() int {
 	for i, m := range c.members {
 		if l := m.lease.Load(); l != nil && l.Err() == nil {
@@ -162,8 +159,8 @@ func (c *Cast) owner() int {
 // Backend returns the backend of a member.
 func (c *Cast) Backend(member int) driver.Backend { return c.members[member].backend }
 
-// Settle waits until every member is trusted and knows all others, one of them owns the shard, and
-// no hand-over is pending. It resets the counts of Seen, and returns the owner.
+// Settle waits until every member is trusted and knows all other members, a member owns the shard,
+// and no hand-over is pending. Settle resets the results of Seen, and returns the owner.
 func (c *Cast) Settle() (owner int) {
 	c.t.Helper()
 	calm := func() bool {
@@ -196,7 +193,7 @@ func (c *Cast) Silence(server int) {
 	}
 }
 
-// CutOff cuts a member off from all servers until Heal, as if its machine had died.
+// CutOff cuts a member off from all servers until Heal, as if the member's machine had died.
 func (c *Cast) CutOff(member int) {
 	c.t.Helper()
 	for _, p := range c.members[member].proxies {
@@ -204,7 +201,7 @@ func (c *Cast) CutOff(member int) {
 	}
 }
 
-// Heal ends Silence and CutOff.
+// Heal ends the effects of Silence and CutOff.
 func (c *Cast) Heal() {
 	c.t.Helper()
 	for _, m := range c.members {
@@ -221,8 +218,7 @@ func (c *Cast) set(p *faultproxy.Proxy, f faultproxy.Faults) {
 	}
 }
 
-// Takeover waits until another member than former uses the shard. It returns how long after start
-// that was.
+// Takeover waits until a member other than former uses the shard, and returns the time since start.
 func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	c.t.Helper()
 	var took time.Duration
@@ -238,8 +234,8 @@ func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	return took
 }
 
-// Seen returns the events since the members settled, which are lapses of trust, lost sessions and
-// evictions, and the longest time without an owner.
+// Seen returns the events since the last Settle, and the longest time without an owner. Events are
+// lapses of trust, lost or halted sessions, and evictions.
 func (c *Cast) Seen() (events []string, gap time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

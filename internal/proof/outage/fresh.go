@@ -10,24 +10,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Fresh makes a member crash, and a new one take over. One starts afterwards, like a lone process
-// that is restarted, and one joined a moment before. Both must own the shard within a TTL and a
-// little more (V1). The addition is a fifth of the TTL and the time of opening the store, and more
-// if the store answers slowly. Reads beside it detect a machine that is too slow to judge. The TTL
-// is a second, or the flag -system.ttl.
+// Fresh tests that a new member takes over from a member that crashes. In the first case, the new
+// member starts after the crash, as when a lone process restarts. In the second case, the new
+// member joins just before the crash. In both cases, the new member must own the shard within a TTL
+// plus an allowance (V1). The allowance is a fifth of the TTL plus the time to open the store. If
+// the store answers slowly, the allowance is longer. Concurrent reads detect a machine that is too
+// slow for a verdict. The TTL is one second, or the value of the flag -system.ttl.
 func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
 	servers.Short(t)
 	ttl := system.TTL(time.Second)
-	store := c.Store(conformance.Wrap(t), 1)
+	store := c.Store(suite.Wrap(t), 1)
 	options, err := json.Marshal(store.Options)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func Fresh(t *testing.T, c system.Config) {
 	machine := ample.Beside(t, ttl/20, reads(t, open()))
 	for _, x := range []struct {
 		name   string
-		before time.Duration // time of the start before the crash; 0: after it
+		before time.Duration // how long before the crash the new member starts; 0: after the crash
 	}{
 		{"a lone process restarts", 0},
 		{"joined just before", 3 * ttl / 100},
@@ -75,14 +76,14 @@ func Fresh(t *testing.T, c system.Config) {
 	}
 }
 
-// reads returns a no-op for a gauge: a read through a backend that the test uses only for it. It
-// closes the backend after the test.
+// reads returns a no-op for a Gauge, which reads through b. The test uses b for no other purpose,
+// and closes it at the end.
 func reads(t *testing.T, b driver.Backend) func() {
 	t.Cleanup(func() { _ = b.Close() }) // its opener may close it too
 	return func() { _, _ = b.ReadLog(t.Context(), "beside", 0, 0) }
 }
 
-// lone is another process, from the store's view.
+// lone is a member that the store sees as a separate process.
 type lone struct {
 	backend driver.Backend
 	granted chan time.Time
@@ -97,7 +98,7 @@ func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) 
 	t.Helper()
 	p := &lone{backend: b, granted: make(chan time.Time, 1), joined: make(chan struct{}, 1), done: make(chan error, 1)}
 	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
-		OnSession: func(ev core.SessionEvent) {
+		OnEvent: func(ev core.Event) {
 			if ev.Kind == core.SessionJoined {
 				select {
 				case p.joined <- struct{}{}:
@@ -131,7 +132,7 @@ func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) 
 	return p
 }
 
-// owns waits until its handler was called, and returns when that was.
+// The result is the time at which the process's handler was called.
 func (p *lone) owns(t *testing.T) time.Time {
 	t.Helper()
 	select {
@@ -158,7 +159,7 @@ func (p *lone) slowest() time.Duration {
 	return p.slow
 }
 
-// crash takes the process's backend away, which leaves its session and its leases in the store.
+// crash closes the process's backend. The process's session and leases stay in the store.
 func (p *lone) crash(t *testing.T) {
 	t.Helper()
 	if err := p.backend.Close(); err != nil {

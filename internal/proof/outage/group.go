@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// host is one elector with its own way to each server.
+// host is one Elector with a separate proxy for each server.
 type host struct {
 	*core.Elector
 	ways []*faultproxy.Proxy // in the order of the servers
@@ -24,8 +24,8 @@ type host struct {
 	b    driver.Backend
 }
 
-// contenders are hosts that contend for one shard. It records each lapse and eviction, and when the
-// shard was served.
+// contenders are hosts that contend for one shard. They record lapses, evictions, and the times
+// when the shard was served.
 type contenders struct {
 	t     *testing.T
 	ttl   time.Duration
@@ -44,7 +44,7 @@ type contenders struct {
 
 const contended = "s"
 
-// contend runs n electors until the end of the test.
+// contend runs n Electors until the end of the test.
 func contend(
 	t *testing.T, addrs []string, n int, ttl time.Duration, open func(through []string) driver.Backend,
 ) *contenders {
@@ -56,12 +56,7 @@ func contend(
 		b := open(through)
 		node := fmt.Sprint("n", i)
 		e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Node: node, Hooks: core.Hooks{
-			OnSession: func(e core.SessionEvent) { c.session(node, e.Kind) },
-			OnPeer: func(e core.PeerEvent) {
-				if e.Kind == core.PeerEvicted {
-					c.note(func() { c.evicted = append(c.evicted, e.Peer.Node); c.loses() })
-				}
-			},
+			OnEvent: func(e core.Event) { c.event(node, e) },
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -100,9 +95,9 @@ func contend(
 	return c
 }
 
-// answers asks the store until the end of the test. The returned function reports the longest time
-// without an answer since its last call. There must be a first answer, because otherwise an ask
-// that always fails would excuse everything.
+// answers queries the store until the test ends. It returns a function that reports the longest
+// time without an answer since its previous call. The first query must succeed, because a query
+// that always fails would excuse every outage.
 func (c *contenders) answers(ask func(context.Context) error) (longest func() time.Duration) {
 	c.t.Helper()
 	ample.Wait(c.t, "the store does not answer", func() bool { return ask(c.t.Context()) == nil })
@@ -136,9 +131,13 @@ func (c *contenders) answers(ask func(context.Context) error) (longest func() ti
 	}
 }
 
-func (c *contenders) session(node string, kind core.SessionEventKind) {
-	if kind == core.SessionLapsed || kind == core.SessionLost {
-		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, kind)); c.loses() })
+func (c *contenders) event(node string, e core.Event) {
+	switch e.Kind {
+	case core.SessionLapsed, core.SessionLost:
+		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, e.Kind)); c.loses() })
+	case core.PeerEvicted:
+		c.note(func() { c.evicted = append(c.evicted, e.Peer.Node); c.loses() })
+	default: // no shard is lost
 	}
 }
 
@@ -148,15 +147,15 @@ func (c *contenders) note(what func()) {
 	what()
 }
 
-// loses notes the time of the first lapse or eviction. The lock is held.
+// loses records the time of the first lapse or eviction. The caller holds the lock.
 func (c *contenders) loses() {
 	if c.lost.IsZero() {
 		c.lost = time.Now()
 	}
 }
 
-// keeps checks that no lapse and no eviction happened since all settled, if the machine is quick
-// enough.
+// No trust may have lapsed, and no member may have been evicted, since all hosts settled. If the
+// machine was too slow for a verdict, the test is skipped.
 func (c *contenders) keeps(machine *ample.Gauge, when string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -167,7 +166,7 @@ func (c *contenders) keeps(machine *ample.Gauge, when string) {
 	}
 }
 
-// until waits until ok holds, and returns when it did.
+// The result is the time at which ok returned true.
 func (c *contenders) until(what string, ok func() bool) time.Time {
 	c.t.Helper()
 	held := ample.Soon(c.t.Context(), func() bool {
@@ -184,9 +183,9 @@ func (c *contenders) until(what string, ok func() bool) time.Time {
 	return at
 }
 
-// settled waits until all are trusted members that know each other, the shard is served, and a
-// heartbeat's interval has passed. It forgets earlier notes, and returns the host that serves the
-// shard.
+// settled waits until all hosts are trusted members that know each other, the shard is served, and
+// the interval between heartbeats has passed. It discards earlier records, and returns the host
+// that serves the shard.
 func (c *contenders) settled() (holder int) {
 	c.t.Helper()
 	c.until("three trusted members and a leader", func() bool {
@@ -206,7 +205,7 @@ func (c *contenders) settled() (holder int) {
 	return holder
 }
 
-// pass waits as a part of a fault.
+// pass waits for d while a fault lasts.
 func (c *contenders) pass(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -214,7 +213,7 @@ func (c *contenders) pass(d time.Duration) {
 	}
 }
 
-// host returns a host with its own way to each server, at the addresses in through.
+// The host has a separate proxy for each server, at the addresses in through.
 func (c *contenders) host() (h *host, through []string) {
 	c.t.Helper()
 	h = &host{}
@@ -229,14 +228,14 @@ func (c *contenders) host() (h *host, through []string) {
 	return h, through
 }
 
-// used returns the server to which a host sends most during an interval of heartbeats.
+// The result is the server to which a host sends the most bytes in a heartbeat interval.
 func (c *contenders) used(host int) int {
 	before := c.hosts[host].sent()
 	c.pass(c.ttl * 2 / 3)
 	return c.hosts[host].mostSince(before)
 }
 
-// sent returns how much was sent to each server.
+// sent returns the number of bytes sent to each server.
 func (h *host) sent() []int64 {
 	var all []int64
 	for _, p := range h.ways {
@@ -245,7 +244,8 @@ func (h *host) sent() []int64 {
 	return all
 }
 
-// mostSince returns the server to which most was sent since before.
+// mostSince returns the server that has received the most bytes since the counts in before were
+// taken.
 func (h *host) mostSince(before []int64) int {
 	after := h.sent()
 	for i := range after {
@@ -254,8 +254,8 @@ func (h *host) mostSince(before []int64) int {
 	return slices.Index(after, slices.Max(after))
 }
 
-// silence makes ways lose everything that is sent, in both directions and without a reset, until
-// the returned function is called.
+// silence makes the given proxies lose all data in both directions, without a reset, until the
+// returned function is called.
 func (c *contenders) silence(ways ...*faultproxy.Proxy) (heal func()) {
 	set := func(f faultproxy.Faults) {
 		for _, p := range ways {

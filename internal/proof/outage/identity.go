@@ -16,11 +16,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Identity makes two members own a shard each, and one stand by, and tampers with the identity of
-// their namespace in each of the ways. From then on no commit may be applied. All must halt with
-// ErrStoreChanged at their next write, which is a heartbeat at the latest, within the TTL (I1).
-// open opens a namespace, and may create it. A way whose name begins with "roster" does not change
-// the data's identity.
+// Identity runs two members that each own a shard, and a third member as a standby. Identity then
+// tampers with their namespace's identity in each of the given ways. After the tampering, the store
+// must not apply commits. All members must halt with ErrStoreChanged within the TTL, at their next
+// heartbeat or an earlier write (I1). The open function opens a namespace, and may create it. A way
+// whose name begins with "roster" leaves the data's identity unchanged.
 func Identity(
 	t *testing.T, open func(t *testing.T, namespace string) driver.Backend,
 	ways map[string]func(namespace string) error,
@@ -30,7 +30,7 @@ func Identity(
 	for way, tamper := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			namespace := fmt.Sprintf("identity/%s-%s", way, rand.Text()) // unique, so that the test can be repeated on one server
+			namespace := fmt.Sprintf("identity/%s-%s", way, rand.Text()) // unique, to allow repetitions
 			var members []*witness
 			var leases []*core.Lease
 			for _, shard := range []string{"s1", "s2"} {
@@ -52,7 +52,7 @@ func Identity(
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), ample.Time)
 			defer cancel()
 			for _, l := range leases {
-				// Commits do not check a database's copy in the roster.
+				// A commit does not check the roster's copy of the database's identity.
 				if _, err := l.Append(ctx, []byte("late")); err == nil && !strings.HasPrefix(way, "roster") {
 					t.Error("a commit is applied")
 				}
@@ -64,7 +64,6 @@ func Identity(
 	}
 }
 
-// witness is a member whose halt is awaited.
 type witness struct {
 	joined  chan struct{}
 	granted chan *core.Lease
@@ -72,7 +71,7 @@ type witness struct {
 	slowest atomic.Int64 // longest call, in ns
 }
 
-// halt is a member's last event, and when it came.
+// halt is a member's last event, with its time.
 type halt struct {
 	err error
 	at  time.Time
@@ -83,7 +82,7 @@ func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string)
 	t.Helper()
 	m := &witness{joined: make(chan struct{}), granted: make(chan *core.Lease, 1), halted: make(chan halt, 1)}
 	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
-		OnSession: func(ev core.SessionEvent) {
+		OnEvent: func(ev core.Event) {
 			switch ev.Kind {
 			case core.SessionJoined:
 				close(m.joined)

@@ -20,45 +20,47 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Lost is a store whose connections are lost in silence, as behind a firewall that forgot them.
-// Open connections carry nothing more and do not end, and new connections work.
+// Lost is a store that loses connections silently, as if a firewall had forgotten them. Open
+// connections stay open but carry no more data. New connections work.
 type Lost struct {
-	Addr string // the server's
-	// Open opens a namespace through an address. It may create it.
+	Addr string // address of the server
+	// Open opens a namespace through an address, and may create the namespace.
 	Open func(t *testing.T, addr, namespace string) driver.Backend
-	// Conns is the number of connections of an idle member.
+	// Conns is how many connections an idle member has.
 	Conns int
-	// Notice is how late a process may notice a change if it lost the connections over which it
-	// learns of changes.
+	// Notice limits how late a process notices a change if it has lost the connections that report
+	// changes.
 	Notice time.Duration
 }
 
-// lostTTL returns the TTL of the members: two seconds, or the flag -system.ttl.
+// lostTTL returns the TTL of the members: two seconds, or the value of the flag -system.ttl.
 func lostTTL() time.Duration { return system.TTL(2 * time.Second) }
 
 // lostSlack is the time that a busy machine may add.
 const lostSlack = 4 * time.Second
 
-// LostConnection loses open connections of idle processes: all of them, each one alone, and all
-// except one.
+// LostConnection silently breaks open connections of idle processes. The test breaks all
+// connections, then each connection alone, and then all connections except one.
 //
-//   - died: a standby's, and then the owner dies. The standby serves within one and a half TTLs.
-//   - busy: as died, after the standby had many concurrent calls.
-//   - handedOver: a standby's, and then the owner hands its shard over. The standby serves it
-//     within Notice, or as after a death if that is later.
-//   - left: as handedOver, but the owner ends.
-//   - kept: the owner's. It keeps its lease.
-//   - slowed: as kept, after its heartbeats overlapped because the store was slow. Few of the
-//     connections that they opened stay open.
-//   - followed: a follower's, which lost all after many concurrent calls. Then an entry is written.
-//     The follower has it within Notice and the CallTimeout of its Options.
-//   - fresh: as followed, while Fresh is called. It confirms nothing that is older than two pulses.
+//   - died: a standby loses connections, and then the owner dies. The standby must serve within one
+//     and a half TTLs.
+//   - busy: like died, but the standby has made many concurrent calls.
+//   - handedOver: a standby loses connections, and then the owner hands its shard over. The standby
+//     must serve the shard within Notice, or within the limit of the case died if that is longer.
+//   - left: like handedOver, but the owner leaves.
+//   - kept: the owner loses connections, and must keep its lease.
+//   - slowed: like kept, but the store was slow before, so that the owner's heartbeats overlapped.
+//     Only a few of the connections that these heartbeats opened may stay open.
+//   - followed: a follower loses all connections after many concurrent calls. Then an entry is
+//     written. The follower must have the entry within Notice plus the CallTimeout of its Options.
+//   - fresh: like followed, while Fresh is called. Fresh must not confirm a state that is older
+//     than two pulses.
 //
-// With -short it plays died three times and each other once, with a random choice of lost
-// connections.
+// With -short, LostConnection runs the case died three times and every other case once, and chooses
+// the lost connections at random.
 func (l Lost) LostConnection(t *testing.T) {
 	each, most := l.Conns+1, 2*l.Conns+1
-	atOnce := make(chan struct{}, 4) // tests in parallel: more would make connecting on two cores take longer than the judged time
+	atOnce := make(chan struct{}, 4) // with more parallel tests, connecting would take too long
 	var all sync.WaitGroup
 	for _, how := range []struct {
 		name  string
@@ -94,8 +96,8 @@ func (l Lost) LostConnection(t *testing.T) {
 	all.Wait()
 }
 
-// cases returns all numbers below n, which are choices for lose. With -short it returns all kinds
-// of choices, each with a random connection, or only one random kind.
+// cases returns all choices for lose that are below n. With -short, it returns one choice of each
+// kind, with a random connection, or a single choice of a random kind.
 func (l Lost) cases(n int, kinds bool) (all []int) {
 	if !testing.Short() || n == 1 {
 		for which := range n {
@@ -125,7 +127,7 @@ func (l Lost) pair(t *testing.T, ttl time.Duration) (c *contenders, owner, stand
 	return c, c.hosts[holder], c.hosts[1-holder]
 }
 
-// lose loses all open connections, or one of them, or all but one.
+// lose silently breaks all open connections, a single connection, or all connections except one.
 func (l Lost) lose(t *testing.T, p *faultproxy.Proxy, which int) {
 	t.Helper()
 	conns := p.Conns()
@@ -147,10 +149,10 @@ func (l Lost) lose(t *testing.T, p *faultproxy.Proxy, which int) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _ = p.Set(faultproxy.Faults{}) }) // so that they can be closed
+	t.Cleanup(func() { _ = p.Set(faultproxy.Faults{}) }) // to let them be closed
 }
 
-// serving waits until a host serves the shard, and returns how long that took from start.
+// serving waits until a host serves the shard, and returns the time since start.
 func (c *contenders) serving(h *host, start time.Time) time.Duration {
 	c.t.Helper()
 	at := slices.Index(c.hosts, h)
@@ -159,8 +161,8 @@ func (c *contenders) serving(h *host, start time.Time) time.Duration {
 	return took
 }
 
-// beside returns a gauge of heartbeats in another namespace. Reads would not do: a store with a
-// busy disk answers them, but an owner needs writes.
+// beside returns a Gauge that sends heartbeats in another namespace. Reads would not be enough,
+// because an owner needs writes, and a store with a busy disk still answers reads.
 func (l Lost) beside(t *testing.T) *ample.Gauge {
 	t.Helper()
 	b := l.Open(t, l.Addr, "lost/"+rand.Text())
@@ -195,7 +197,7 @@ func (l Lost) busy(t *testing.T, _ int) {
 	machine.AtMost("a takeover", c.serving(standby, start), l.takeover())
 }
 
-// burst makes many concurrent calls, which leave open connections for later calls.
+// burst makes many concurrent calls, which leave connections open for later calls.
 func burst(t *testing.T, b driver.Backend) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -229,9 +231,9 @@ func (l Lost) left(t *testing.T, which int) {
 	machine.AtMost("a takeover", c.serving(standby, start), l.notice())
 }
 
-// kept waits for three TTLs, in which an owner does everything that it does.
+// The test waits for three TTLs, in which an owner makes all of its regular calls.
 func (l Lost) kept(t *testing.T, which int, slow bool) {
-	ttl := 2 * lostTTL() // otherwise a busy machine may need the whole time that two lost heartbeats leave to connect
+	ttl := 2 * lostTTL() // on a busy machine, connecting may take all the time that two lost heartbeats leave
 	machine := l.beside(t)
 	c, owner, _ := l.pair(t, ttl)
 	if slow {
@@ -242,10 +244,10 @@ func (l Lost) kept(t *testing.T, which int, slow bool) {
 	c.keeps(machine, "the owner lost connections")
 }
 
-// slow makes a host's answers late three times. Two more heartbeats are then due before one has its
-// answer, each on a separate connection. slow checks that most of these connections are closed
-// afterwards, before a client closes long unused ones. It returns the owner, which is h if the
-// machine is quick enough.
+// The answers to a host are delayed three times. Each time, two more heartbeats become due before
+// the first heartbeat is answered, and each heartbeat uses a separate connection. Most of these
+// connections must be closed soon afterwards, not only after long disuse. The result is the owner,
+// which is h if the machine is fast enough.
 func (l Lost) slow(t *testing.T, c *contenders, h *host, machine *ample.Gauge) *host {
 	t.Helper()
 	most := 0

@@ -1,6 +1,7 @@
-// Package outage injects faults into the servers of a store while core runs members on it, for the
-// tests of backends. Quorum takes a majority away. A Cast silences one server or one member without
-// an error to the others. SystemConfig makes package system play its schedules on servers.
+// Package outage supports the backends' tests. It injects faults into a store's servers while core
+// runs members on that store. Quorum stops a majority of the servers. A Cast silences one server or
+// one member, without an error on either side. SystemConfig lets package system run its schedules
+// on servers.
 //
 //	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend { ... })
 package outage
@@ -20,10 +21,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Quorum takes all servers except one away for ten TTLs, stalled and then killed, while there is
-// one elector for each server with its own shards. open opens the backend of elector i, and closes
-// it after the test. At the end of the ten TTLs no member may be trusted. No member may be evicted.
-// Afterwards each shard must belong to its owner, with a new token, because trust had lapsed (C7).
+// Quorum makes all servers except one unavailable for ten TTLs. Quorum first stalls and then kills
+// these servers. One Elector runs for each server throughout, and each Elector serves different
+// shards. The open function opens the backend of Elector i, and closes it after the test. At the
+// end of the ten TTLs, no member may be trusted. No member may be evicted. When the servers are
+// back, each shard must belong to its previous owner, with a new token, because trust had lapsed
+// (C7).
 func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func(i int) driver.Backend) {
 	t.Helper()
 	members := cluster.Members()
@@ -78,7 +81,6 @@ func each(t *testing.T, all []*servers.Server, do func(*servers.Server) error) {
 	}
 }
 
-// group has the electors under test.
 type group struct {
 	ttl      time.Duration
 	electors []*core.Elector
@@ -111,7 +113,7 @@ func (g *group) add(t *testing.T, b driver.Backend, node string, shards ...strin
 	g.electors, g.shards = append(g.electors, e), append(g.shards, shards...)
 }
 
-// owners waits until every shard has an owner that uses it, with a token above the shard's former
+// owners waits until every shard has an owner that uses it under a token greater than the former
 // one.
 func (g *group) owners(t *testing.T, before map[string]driver.Owner) map[string]driver.Owner {
 	t.Helper()

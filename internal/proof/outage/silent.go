@@ -17,13 +17,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// members is the number of processes that contend in the tests of silent servers.
+// members is the number of processes that contend in the silent-server tests.
 const members = 3
 
-// Silent takes one of the servers away from all processes, without a reset, for two TTLs. In each
-// round it is the server that the holder uses. No member's trust may lapse, and no member be
-// evicted. A gauge reads through a backend that reaches all servers. open opens a backend on
-// addresses.
+// Silent makes one server silent for all processes, without a reset, for two TTLs. In each round,
+// Silent chooses the server that the holder uses. No member's trust may lapse, and no member may be
+// evicted. A Gauge reads through a backend that reaches all servers. The open function opens a
+// backend that uses the given addresses.
 func Silent(t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend) {
 	t.Helper()
 	c := contend(t, addrs, members, ttl, open)
@@ -38,7 +38,6 @@ func Silent(t *testing.T, addrs []string, ttl time.Duration, rounds int, open fu
 	t.Logf("%d rounds at a TTL of %v", rounds, ttl)
 }
 
-// to returns every host's way to a server.
 func (c *contenders) to(server int) []*faultproxy.Proxy {
 	var ways []*faultproxy.Proxy
 	for _, h := range c.hosts {
@@ -47,8 +46,8 @@ func (c *contenders) to(server int) []*faultproxy.Proxy {
 	return ways
 }
 
-// EachTTL runs a test for 3 rounds, with -short for one, at a TTL of 3 seconds. If rounds is above
-// 0, it runs that many at each of three TTLs in parallel.
+// EachTTL runs a test with a TTL of 3 seconds, for 3 rounds, or for one round with -short. If
+// rounds is above 0, EachTTL runs that many rounds for each of three TTLs, in parallel.
 func EachTTL(t *testing.T, rounds int, test func(t *testing.T, ttl time.Duration, rounds int)) {
 	ttls := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 	if rounds == 0 {
@@ -66,8 +65,9 @@ func EachTTL(t *testing.T, rounds int, test func(t *testing.T, ttl time.Duration
 	}
 }
 
-// HolderDies permanently cuts the holder off, without a reset, together with the server that
-// another member uses. A takeover may take one and a half TTLs. The gauge is as in Silent.
+// HolderDies permanently cuts off the holder, and the server that another member uses. The
+// connections are not reset. A takeover may take one and a half TTLs. The Gauge is the same as in
+// Silent.
 func HolderDies(
 	t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend,
 ) {
@@ -81,9 +81,9 @@ func HolderDies(
 	}
 }
 
-// Starts starts a process, and takes its server away without a reset just before a call on the way
-// to its first lease: the join, the full read, or the claim. The process must serve within two
-// TTLs. The gauge is as in Silent.
+// Starts starts a process and then makes its server silent, without a reset. The silence begins
+// just before a call that the process needs for its first lease: the join, the full read, or the
+// claim. The process must serve within two TTLs. The Gauge is the same as in Silent.
 func Starts(t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend) {
 	t.Helper()
 	c := contend(t, addrs, 0, ttl, open)
@@ -97,7 +97,7 @@ func Starts(t *testing.T, addrs []string, ttl time.Duration, rounds int, open fu
 	}
 }
 
-// start is one round of Starts. It returns how long after its start the process serves.
+// start is one round of Starts. The result is the time from the process's start until it serves.
 func (c *contenders) start(op intercept.Op, shard string, open func(through []string) driver.Backend) time.Duration {
 	c.t.Helper()
 	h, through := c.host()
@@ -147,8 +147,8 @@ func (c *contenders) start(op intercept.Op, shard string, open func(through []st
 	return at.Sub(began)
 }
 
-// takeover cuts the holder off, with the server that another member uses. It returns how long
-// afterwards another host serves.
+// takeover cuts off the holder and the server that another member uses. The result is the time
+// until another host serves.
 func (c *contenders) takeover() time.Duration {
 	c.t.Helper()
 	holder := c.settled()
@@ -161,9 +161,9 @@ func (c *contenders) takeover() time.Duration {
 	}).Sub(began)
 }
 
-// LeaderStops stops the store's leading server for a time, once in each round. The shard may be
-// without a handler for two TTLs plus the time in which the store does not answer. read finds that
-// time, without the stopped server and by other means. No live member may be evicted.
+// LeaderStops stops the store's leader for a while, once in each round. The shard may be without a
+// handler for two TTLs plus the time during which the store does not answer. That time is measured
+// with the read function, which must not use the stopped server. No live member may be evicted.
 func LeaderStops(
 	t *testing.T, cluster *servers.Cluster, ttl, stop time.Duration, rounds int, leader func() int,
 	read func(context.Context) error, open func(through []string) driver.Backend,

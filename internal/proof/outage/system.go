@@ -13,20 +13,21 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// A Suite plays the system suite on servers of one kind.
+// A Suite runs the system suite on servers of one kind.
 type Suite struct {
 	Kind   servers.Kind
 	Opener driver.Opener
-	// FirstOnly makes the members of a run reach only the first server, like an agent.
+	// FirstOnly makes a run's members connect only to the first server, as they would connect to an
+	// agent.
 	FirstOnly bool
 	// Options returns system.Store's Options for the proxies' addresses.
 	Options func(through []string, namespace string) any
 }
 
-// Run plays the seeds of the flags, each with one server.
+// Run runs the seeds that the flags select, each with one server.
 func (s *Suite) Run(t *testing.T) { system.Run(t, s.config(t, 1, system.Parallel())) }
 
-// RunOnThree plays a seed on three servers.
+// RunOnThree runs a seed on three servers.
 func (s *Suite) RunOnThree(t *testing.T) {
 	c := s.config(t, 3, 1)
 	c.Seeds = 1
@@ -40,7 +41,7 @@ func (s *Suite) RunControl(t *testing.T) {
 	system.Run(t, c)
 }
 
-// Fresh plays Fresh with one server.
+// Fresh runs the function Fresh with one server.
 func (s *Suite) Fresh(t *testing.T) { Fresh(t, s.config(t, 1, 1)) }
 
 func (s *Suite) config(t *testing.T, members, parallel int) system.Config {
@@ -61,7 +62,7 @@ func (s *Suite) config(t *testing.T, members, parallel int) system.Config {
 	})
 }
 
-// Deployment is a store for one seed of the system suite at a time.
+// Deployment is a store that serves one seed of the system suite at a time.
 type Deployment struct {
 	Servers []*servers.Server
 	// Addrs are the addresses that the members of a run use, each through a proxy.
@@ -70,9 +71,10 @@ type Deployment struct {
 	Settings func(through []string, namespace string) any
 }
 
-// SystemConfig returns a configuration of the system suite for n seeds at a time, each on its own
-// servers and in its own namespace. Its schedule restarts one server after another, so that of
-// three a majority is left. It stalls all of them, and cuts members off from all of them.
+// SystemConfig returns a configuration of the system suite for n seeds at a time, each on separate
+// servers and in a separate namespace. The schedule restarts one server after another, so a
+// majority of three servers always remains. The schedule also stalls all servers, and cuts members
+// off from all servers.
 func SystemConfig(t *testing.T, opener driver.Opener, n int, start func() Deployment) system.Config {
 	t.Helper()
 	idle := make(chan *deployment, n)

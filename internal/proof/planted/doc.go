@@ -1,5 +1,6 @@
-// Package planted plants faults in the code of the machine, the runner and the adapters. It runs
-// real Electors with them, and checks that package trace finds each fault from the traces alone.
+// Package planted plants faults in the code of the state machine, the runner and the adapters. The
+// tests run real Electors with these faults, and check that package trace finds each fault from the
+// traces alone.
 //
-// It is for tests only.
+// The package is for tests only.
 package planted

@@ -2,7 +2,8 @@ package planted_test
 
 import "github.com/tenure-go/tenure/internal/proof/mutate"
 
-// A fault is broken code: a mutant of a package's own tests, by its name, or one that is made here.
+// A fault is broken code, which is either a mutant of a package's own tests, by its name, or a
+// mutant that is defined here.
 type fault struct {
 	name  string
 	edits []mutate.Edit // nil: the mutant of that name
@@ -170,10 +171,11 @@ var adapters = []fault{
 			Old: "\treturn proceed(ctx)\n", New: "\terr := proceed(ctx)\n\tif c.Op == intercept.Observe && err == nil {\n\t\tw.mu.Lock()\n\t\tdefer w.mu.Unlock()\n\t\tif w.views++; w.views%10 == 0 {\n\t\t\tc.View.Shards = w.shards\n\t\t} else if w.shards == nil || w.views%10 == 5 {\n\t\t\tw.shards = c.View.Shards\n\t\t}\n\t}\n\treturn err\n"}}},
 }
 
-// unseen are mutants that the traces of these members do not show, and why. Neither do they show
-// that a heartbeat succeeds without a record, or that a claim does not ask for the claimer: a view
-// ends the session first. A claim, a commit or an eviction that compares existence only is the
-// same on a store where no time passes between an adapter's read and its write.
+// unseen are mutants that the traces of these members do not show, and why. The traces also do not
+// show that a heartbeat succeeds without a record, or that a claim does not check the claimer's
+// record, because a view ends the session first. On a store where no time passes between an
+// adapter's read and its write, comparing only existence has no effect on a claim, a commit or an
+// eviction.
 var unseen = map[string]string{
 	"C8: a reply after a stall revives":                     "no process stalls in virtual time; the simulation's traces show it",
 	"S9: a lease is valid until a timer says otherwise":     "what Lease.Err answers is not traced; before a commit it is asked again",

@@ -13,7 +13,8 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// wanted is the least number of faults found, in the runner and in the adapters.
+// wanted is the required number of faults, and wantedEach the number in the runner and in the
+// adapters.
 const (
 	wanted     = 50
 	wantedEach = 15
@@ -104,7 +105,7 @@ func plays(t *testing.T, b mutate.Built, first, last int) (seeds []*trace.Report
 	}
 	cmd := b.Command(t.Context(), "-test.run", "^TestPlay$/^seed=("+strings.Join(names, "|")+")$", "-test.timeout=10m",
 		"-traces", dir, "-plays", strconv.Itoa(last))
-	// A panic, or a scenario that fails, is no way to find a fault. Only the traces are.
+	// A panic or a failed scenario does not count. Only the traces may show the fault.
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Logf("the members: %v: %s", err, out[max(0, len(out)-1000):])
 	}

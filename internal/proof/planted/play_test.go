@@ -26,15 +26,15 @@ var (
 
 const ttl = time.Second
 
-// faults leaves out Suspend. The goroutines of a suspended process continue in the bubble, and
-// would write its clock into its trace at instants at which a real process writes nothing.
+// faults omits Suspend. A suspended process's goroutines continue in the bubble. They would write
+// the process's clock into the trace at instants at which a real process writes nothing.
 const faults = tenuretest.AllFaults &^ tenuretest.Suspend
 
 // of returns the directory of a seed.
 func of(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf("seed-%d", seed)) }
 
 // TestPlay runs members of three processes that lead shards under faults, in virtual time, and
-// checks their traces. With -traces the caller checks them.
+// checks their traces. With -traces, the caller checks them.
 func TestPlay(t *testing.T) {
 	dir, check, plays := *tracesFlag, false, share.Of(t, "plays", *playsFlag, 3)
 	if dir == "" {
@@ -117,8 +117,8 @@ func play(w *tenuretest.World, dir string) {
 	w.Stop()
 }
 
-// crash ends a process's traces at its crash. The process continues unheard. The caller calls the
-// returned function when the process has ended.
+// crash ends a process's traces at its crash. The process continues, but its traces are ignored.
+// The caller calls the returned function when the process has ended.
 func crash(ctx context.Context, dir string) (end func()) {
 	sizes := make(map[string]int64)
 	seen := make(chan struct{})
@@ -143,7 +143,8 @@ func crash(ctx context.Context, dir string) (end func()) {
 	}
 }
 
-// work commits under a lease, by two goroutines, until it must stop, and once more at its end.
+// work commits under a lease from two goroutines until it must stop, and commits once more at the
+// end.
 func work(ctx context.Context, l *core.Lease) error {
 	var both sync.WaitGroup
 	for range 2 {
@@ -156,7 +157,7 @@ func work(ctx context.Context, l *core.Lease) error {
 
 func commit(ctx context.Context, l *core.Lease) {
 	every := ttl / 30
-	if l.Shard() == "c" { // so that a former lease's late commit finds the former head
+	if l.Shard() == "c" { // a former lease's late commit must find the former head
 		every = ttl
 		select {
 		case <-time.After(2 * ttl):
@@ -185,7 +186,7 @@ func move(ctx context.Context, m *tenuretest.Member, e *core.Elector) {
 		x := m.Options().Seed // follows from the instant
 		select {
 		case <-time.After(ttl/2 + time.Duration(x%uint64(ttl))):
-		case <-e.Done():
+		case <-e.Internal(seam.Key{}).Done():
 			return
 		case <-ctx.Done():
 			return

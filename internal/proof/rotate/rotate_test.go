@@ -42,7 +42,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
@@ -67,7 +66,7 @@ func block(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// make makes another authority, and a server's and a client's certificate. It writes the client's
+// make creates a new authority, and certificates for a server and a client. It writes the client's
 // files with write.
 func (f *files) make(serial int64) {
 	f.t.Helper()
@@ -107,7 +106,8 @@ func (f *files) write() {
 	try(f.t, os.WriteFile(f.key, f.pem, 0o600))
 }
 
-// gate accepts connections over TLS, with the newest certificates, for a server without TLS.
+// gate is in front of a server without TLS. It accepts connections over TLS, with the newest
+// certificates.
 type gate struct {
 	addr     string
 	upstream string
@@ -196,7 +196,7 @@ func (g *gate) cut() {
 	}
 }
 
-// work appends numbers under one lease, and repeats after a failure.
+// work appends numbers under one lease, and retries after a failure.
 type work struct {
 	*testing.T
 	b      core.Backend
@@ -286,8 +286,8 @@ func (w *work) judge() {
 	}
 }
 
-// TestCertificatesRotate replaces the authority and the client's certificate twice, with the files
-// half-written in between, on each store whose certificates are in files.
+// TestCertificatesRotate replaces the authority and the client's certificate twice, on each store
+// whose certificates are in files. In between, the files are half-written.
 func TestCertificatesRotate(t *testing.T) {
 	for _, s := range []struct {
 		kind servers.Kind
@@ -373,8 +373,8 @@ func open[S any](t *testing.T, o driver.Opener, set func(*S)) (core.Backend, err
 	})
 }
 
-// TestPasswordRotates changes a user's password twice: first in its file and then on the server,
-// and then the other way round. Each time all connections end.
+// TestPasswordRotates changes a user's password twice: first in the file and then on the server,
+// and then in the reverse order. Each time, all connections end.
 func TestPasswordRotates(t *testing.T) {
 	for _, s := range []struct {
 		kind  servers.Kind

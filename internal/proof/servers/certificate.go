@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// certificates are paths of PEM files. The client's are empty without TLSMutual. The CA's key is
-// not kept.
+// certificates contains the paths of PEM files. Without TLSMutual, the client's paths are empty. No
+// file contains the CA's key.
 type certificates struct {
 	ca, serverCert, serverKey, clientCert, clientKey string
 }
 
-// makeCertificates makes a CA, and with it a certificate for loopback and, if mutual, one for the
-// client. write stores a file and returns its path.
+// makeCertificates creates a CA, a certificate for loopback and, if mutual is true, a certificate
+// for the client. The write function stores a file and returns its path.
 func makeCertificates(mutual bool, write func(name, content string) (string, error)) (*certificates, error) {
 	now := time.Now()
 	authority := &x509.Certificate{

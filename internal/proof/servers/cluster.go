@@ -7,15 +7,17 @@ import (
 	"testing"
 )
 
-// Cluster is several servers of one kind that form one store. Each member is a Server with its own
-// faults. The methods here act on all members. Safe for concurrent use.
+// A Cluster consists of several servers of one kind that form one store. Each member is a Server,
+// whose methods cause faults in that member only. The methods of Cluster affect all members, and
+// are safe for concurrent use.
 type Cluster struct {
 	members []*Server
 }
 
-// StartCluster starts a store of n members of a kind that has clusters. It returns when every
-// member serves. o is for each member. ctx limits the start only. The caller closes the cluster. If
-// this machine does not have the kind, the error is ErrUnavailable.
+// StartCluster starts a store of n members, if the kind supports clusters. StartCluster returns
+// when every member serves. The options apply to each member. The context limits only the start.
+// The caller must close the cluster. If this machine has no servers of the kind, the error is
+// ErrUnavailable.
 func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, error) {
 	if err := kind.check(); err != nil {
 		return nil, err
@@ -39,9 +41,10 @@ func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, 
 	return &Cluster{members: members}, nil
 }
 
-// NewCluster starts a cluster for one test, which may stop, kill and reconfigure it. The cluster is
-// closed after the test. If the test failed, the ends of its logs are shown. If the machine has no
-// such servers, NewCluster does what Unavailable does.
+// NewCluster starts a cluster for one test, which may stop, kill and reconfigure the cluster.
+// NewCluster closes the cluster after the test. If the test failed, NewCluster shows the ends of
+// the servers' logs. If the machine has no such servers, NewCluster skips or fails the test, as
+// Unavailable does.
 func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -64,7 +67,7 @@ func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
 // Members returns the servers, in order.
 func (c *Cluster) Members() []*Server { return append([]*Server(nil), c.members...) }
 
-// Addrs returns the members' host:port for clients, in the same order.
+// Addrs returns the members' addresses for clients (host:port), in the same order.
 func (c *Cluster) Addrs() []string {
 	addrs := make([]string, len(c.members))
 	for i, s := range c.members {
@@ -86,12 +89,12 @@ func (c *Cluster) Restart(ctx context.Context) error {
 	return c.each(func(s *Server) error { return s.Restart(ctx) })
 }
 
-// Close ends all members and removes their data. A second Close does nothing.
+// Close ends all members and removes their data. A second Close has no effect.
 func (c *Cluster) Close() error {
 	return c.each((*Server).Close)
 }
 
-// each acts on all members concurrently, because a starting member may wait for the others.
+// The calls run concurrently, because a starting member may wait for the others.
 func (c *Cluster) each(do func(*Server) error) error {
 	errs := make(chan error, len(c.members))
 	for _, s := range c.members {

@@ -10,7 +10,8 @@ import (
 )
 
 // startLocalCluster starts n members as processes of this machine, each with its own directory,
-// janitor and ports. A single server is a cluster of one. All share passwords and certificates.
+// janitor and ports. A single server is a cluster with one member. All members share passwords and
+// certificates.
 func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (servers []*Server, err error) {
 	if n > 1 && !kind.clusters() {
 		return nil, fmt.Errorf("tenure: %s has no clusters here: start one server", kind)
@@ -67,10 +68,10 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 	return servers, nil
 }
 
-// launchAll gives ports to the members and starts them together, because each may serve only once
-// others do.
+// launchAll assigns ports to the members and starts all members together. A member may be unable to
+// serve until other members serve.
 func launchAll(ctx context.Context, members []*local) (err error) {
-	// Another process may take a free port before the server does.
+	// A process that is no server of this package may take a free port before the server opens it.
 	for range 5 {
 		if err = assignPorts(ctx, members); err != nil {
 			return err
@@ -107,24 +108,17 @@ func launchAll(ctx context.Context, members []*local) (err error) {
 }
 
 func assignPorts(ctx context.Context, members []*local) error {
-	used := map[int]bool{}
-	next := func() (int, error) {
-		for {
-			port, err := freePort(ctx)
-			if err != nil || !used[port] {
-				used[port] = true
-				return port, err
-			}
-		}
-	}
 	for _, l := range members {
-		var err error
-		if l.port, err = next(); err != nil {
+		err := l.releasePorts()
+		if err != nil {
+			return err
+		}
+		if l.port, err = l.freePort(ctx); err != nil {
 			return err
 		}
 		l.ports = make([]int, l.recipe.ports)
 		for i := range l.ports {
-			if l.ports[i], err = next(); err != nil {
+			if l.ports[i], err = l.freePort(ctx); err != nil {
 				return err
 			}
 		}
@@ -132,11 +126,11 @@ func assignPorts(ctx context.Context, members []*local) error {
 	return nil
 }
 
-// name returns a name that is unique in the cluster, and valid in configuration.
+// name returns a name that is unique in the cluster and valid in configuration files.
 func (l *local) name() string { return fmt.Sprintf("m%d", l.index) }
 
-// tool finds a server that make servers has built from its Go module: in the folder .cache/bin of
-// the module in which the test runs, or in the PATH.
+// tool finds a server that "make servers" has built from its Go module. It looks in .cache/bin of
+// the module in which the test runs, and in the PATH.
 func tool(kind Kind, name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Other ports of a Consul server: gossip and remote calls between members.
+// These are a Consul server's other ports, for gossip and for remote calls between members.
 const (
 	consulGossip = iota
 	consulCalls
@@ -21,7 +21,7 @@ const (
 )
 
 // consulRecipe runs one server. ACLs are off unless a line of Options.Config turns them on. The
-// lines are HCL and override the settings here:
+// lines of Options.Config are HCL and override the recipe's settings:
 //
 //	acl = { enabled = true, default_policy = "deny", tokens = { initial_management = "<UUID>" } }
 func consulRecipe() (recipe, error) {
@@ -70,7 +70,8 @@ func configureConsul(l *local) error {
 	return err
 }
 
-// consulMember has the ports of one server of a cluster, and how it finds the others.
+// consulMember contains the ports of one server of a cluster, and the addresses of the other
+// servers.
 type consulMember struct {
 	name, data, bind    string
 	port, gossip, calls int // for clients, and between members
@@ -92,7 +93,8 @@ func (m consulMember) config(o *Options) (string, error) {
 		"retry_interval": "1s",
 		"connect":        object{"enabled": false}, "disable_update_check": true, "log_level": "warn",
 		"performance": object{"raft_multiplier": 1},
-		// All tests of a machine are one client, and each process of it has a few connections.
+		// The server treats all tests on a machine as one client, and each process has a few
+		// connections.
 		"limits": object{"http_max_conns_per_client": 900},
 	}
 	if len(m.others) > 0 {
@@ -109,8 +111,8 @@ func (m consulMember) config(o *Options) (string, error) {
 	return string(text), err
 }
 
-// probeConsul reads a key in the mode that needs a majority. An error that the key is missing, or
-// not readable by everybody, is an answer.
+// probeConsul reads a key in the mode that requires a majority. If the key is missing or may not be
+// read, the error counts as an answer.
 func probeConsul(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

@@ -22,9 +22,9 @@ const (
 
 var databaseName = regexp.MustCompile(`^tenure_test_[0-9a-f]{16}$`)
 
-// CreateDatabase creates an empty database with a unique name, owned by the user of User. It
-// returns how to reach the database. The program must import the kind's driver: see the package
-// comment.
+// CreateDatabase creates an empty database with a unique name, and returns its DSN. The database
+// belongs to the user that User returns. The program must import the driver for this kind of server
+// (see the package comment).
 func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	name := databasePrefix + randomHex(8)
 	statement := "CREATE DATABASE " + name
@@ -41,8 +41,8 @@ func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	return s.user.Database(name), nil
 }
 
-// DropDatabase removes a database of CreateDatabase. PostgreSQL ends the connections to it. MariaDB
-// waits for transactions in it until ctx ends.
+// DropDatabase removes a database that CreateDatabase created. PostgreSQL ends all connections to
+// the database. MariaDB waits until ctx ends for transactions in the database.
 func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 	if !databaseName.MatchString(d.database) {
 		return fmt.Errorf("tenure: database %q was not created by CreateDatabase", d.database)
@@ -61,8 +61,8 @@ func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 	return nil
 }
 
-// Database creates a database for one test. It is dropped after the test, unless the server is
-// closed.
+// Database creates a database for one test. After the test, Database drops the database unless the
+// server is closed.
 func (s *Server) Database(t testing.TB) DSN {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -87,7 +87,7 @@ func (s *Server) Database(t testing.TB) DSN {
 	return d
 }
 
-// exec opens a superuser's connection without TLS or proxies for one task.
+// exec runs one task on a superuser's connection, without TLS or proxies.
 func (s *Server) exec(ctx context.Context, do func(*sql.DB) error) error {
 	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis, Sentinel}, s.kind) {
 		return errors.New("it has no databases: give each test its own namespace")

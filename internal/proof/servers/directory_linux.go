@@ -15,8 +15,8 @@ import (
 
 const (
 	directoryPrefix = "tenure-server-"
-	// maxSocketPath is the longest path that fits in a Unix socket's address, with PostgreSQL's
-	// name for it.
+	// maxSocketPath is the maximum length of a directory's path. With PostgreSQL's socket name, the
+	// path must fit into a Unix socket address.
 	maxSocketPath = 80
 )
 
@@ -27,8 +27,8 @@ var janitorScript string
 // patterns.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 
-// directory is a server's own directory: configuration, data, log. A locked file in it shows that
-// its owner is alive.
+// directory is a server's directory, with its configuration, data and log. While the owner is
+// alive, a file in the directory is locked.
 type directory struct {
 	path    string
 	lock    *os.File
@@ -36,8 +36,8 @@ type directory struct {
 	janitor *exec.Cmd
 }
 
-// newDirectory creates a directory and starts its janitor. Other users can pass through it, because
-// the server may run as one, but not list it.
+// newDirectory creates a directory and starts its janitor. Other users can traverse the directory
+// but cannot list it, because the server may run as another user.
 func newDirectory(ctx context.Context) (d *directory, err error) {
 	if err := sweep(ctx); err != nil {
 		return nil, err
@@ -82,12 +82,13 @@ func newDirectory(ctx context.Context) (d *directory, err error) {
 func cleaner(ctx context.Context, path string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", janitorScript, "janitor", path)
 	cmd.Dir = "/"
-	// In a separate session an interrupt from the terminal does not reach it.
+	// The janitor runs in a separate session, so an interrupt from the terminal does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
 
-// remove makes the janitor remove everything, and waits for it. The janitor limits its own time.
+// remove makes the janitor remove the directory, and waits for it to finish. The janitor has a time
+// limit.
 func (d *directory) remove() error {
 	err := errors.Join(d.alive.Close(), d.janitor.Wait())
 	if d.lock != nil {
@@ -99,8 +100,8 @@ func (d *directory) remove() error {
 	return err
 }
 
-// tryLock locks a server's directory while the file is open. If the owner is alive, it fails with
-// EWOULDBLOCK.
+// tryLock locks a server's directory for as long as the returned file is open. If the owner is
+// alive, tryLock fails with EWOULDBLOCK.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -112,8 +113,8 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes the directories of owners and janitors that died together. It touches only
-// directories of this user, and none that is just being made.
+// sweep removes the directories of owners and janitors that died together. It removes only this
+// user's directories, except those that are being created.
 func sweep(ctx context.Context) error {
 	paths, err := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*"))
 	if err != nil {
@@ -131,7 +132,7 @@ func sweep(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		// Another process may sweep at the same time. Only the result counts.
+		// Another process may sweep at the same time, so only the final result matters.
 		err = cleaner(ctx, path).Run()
 		_ = lock.Close()
 		if _, there := os.Lstat(path); there == nil {

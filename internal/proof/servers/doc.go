@@ -1,5 +1,5 @@
-// Package servers starts real servers for tests, benchmarks and the demonstration. They are
-// processes of the test on free ports of loopback, with their own data directories and passwords.
+// Package servers starts real servers for tests, benchmarks and the demonstration. Each server is a
+// child process on a free loopback port, with its own data directory and password.
 //
 //	var pool servers.Pool
 //
@@ -18,34 +18,38 @@
 //		s.Restart(ctx)
 //	}
 //
-// A [Pool] shares a server between the tests of one binary, each with its own database.
-// [Pool.RunExamples] shares it with examples too. A test that kills, stops or reconfigures a server
-// starts one with [New]. A program that is no test starts one with [Start] and closes it.
+// A [Pool] shares one server among the tests of a binary, and each test has its own database. With
+// [Pool.RunExamples], examples use the same server. A test that kills, stops or reconfigures a
+// server starts its own server with [New]. A program that is not a test starts a server with
+// [Start], and must close the server.
 //
 // # Where servers come from
 //
 // TENURE_POSTGRES_DSN (postgres://...), TENURE_MYSQL_DSN (user:password@tcp(host:port)/) and
-// TENURE_ZOOKEEPER_SERVERS (user:password@host:port,host:port) name running servers. Their faults
-// return ErrUnsupported. Without these variables the binaries of the machine are started, on Linux.
-// "make servers" installs them from Debian packages, or builds them from their Go modules (etcd,
-// Consul). PostgreSQL must be 15 or later.
+// TENURE_ZOOKEEPER_SERVERS (user:password@host:port,host:port) specify running servers. Functions
+// that cause faults in these servers return ErrUnsupported. Without these variables, the package
+// starts installed server binaries, but only on Linux. "make servers" installs them from Debian
+// packages, or builds them from their Go modules (etcd, Consul). PostgreSQL must be 15 or later.
 //
-// [StartCluster] and [NewCluster] start several members of a kind that has clusters.
+// [StartCluster] and [NewCluster] start a cluster of several members, if the kind of server
+// supports clusters.
 //
-// If the machine has no such server, the error is [ErrUnavailable]. [New] and [Pool.Get] then skip
-// the test with the reason. They fail it if TENURE_REQUIRE_SERVERS lists the kind, separated by
-// commas, or is "all". With -short only listed servers are started.
+// If the machine lacks the server, the error is [ErrUnavailable], and [New] and [Pool.Get] skip the
+// test with the reason. New and Pool.Get fail the test instead if the comma-separated list
+// TENURE_REQUIRE_SERVERS contains the kind of server, or is "all". With -short, the package starts
+// only the servers in this list.
 //
 // # Clean-up
 //
-// Nothing is left behind, even after a panic, an interrupt or SIGKILL. The kernel kills a server
-// when the process that started it dies. A janitor, a small shell script, waits for that death. It
-// ends processes that the kernel does not reach (PostgreSQL's stopped children) and removes the
-// directory. If the janitor was killed too, the next start cleans up.
+// The package leaves no processes or directories behind, even after a panic, an interrupt or
+// SIGKILL. When the process that started a server dies, the kernel kills the server. A small shell
+// script, the janitor, then removes the directory. The janitor also ends processes that the kernel
+// does not kill, such as PostgreSQL's stopped children. If the janitor was killed too, the next
+// start cleans up.
 //
 // # What it does not do
 //
-// The package imports no database driver. It creates databases with database/sql and the driver
-// that the test imports, github.com/jackc/pgx/v5/stdlib or github.com/go-sql-driver/mysql. It cuts
-// no connections. To cut them, put a proxy before the server, and use [DSN.At] with its address.
+// The package imports no database driver. To create databases, it uses database/sql and the driver
+// that the test imports: github.com/jackc/pgx/v5/stdlib or github.com/go-sql-driver/mysql. To cut
+// connections, put a proxy in front of the server, and use [DSN.At] with the proxy's address.
 package servers

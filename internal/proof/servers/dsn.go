@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// DSN describes how to reach one database as one user. It is a value, safe for concurrent use:
-// methods return changed copies. Every format prints it without its password. Only Reveal returns
-// the password.
+// DSN describes how to reach one database as one user. The methods of a DSN do not change it but
+// return changed copies, so a DSN is safe for concurrent use. Every format prints a DSN without its
+// password. Only Reveal and Password return the password.
 type DSN struct {
 	kind     Kind
 	network  string // tcp, or unix
@@ -36,7 +36,7 @@ func (d DSN) Password() string { return d.password }
 // Name returns the database's name.
 func (d DSN) Name() string { return d.database }
 
-// At returns the DSN at another host:port over TCP, such as a proxy's.
+// At returns the DSN with another host:port over TCP, such as a proxy's address.
 func (d DSN) At(addr string) DSN {
 	d.network, d.addr = "tcp", addr
 	return d
@@ -54,8 +54,8 @@ func (d DSN) Database(name string) DSN {
 	return d
 }
 
-// With returns the DSN with a parameter of the driver set, such as
-// default_query_exec_mode=simple_protocol for pgx.
+// With returns the DSN with a driver parameter set, such as default_query_exec_mode=simple_protocol
+// for pgx.
 func (d DSN) With(name, value string) DSN {
 	d.params = maps.Clone(d.params)
 	if d.params == nil {
@@ -65,20 +65,21 @@ func (d DSN) With(name, value string) DSN {
 	return d
 }
 
-// Reveal returns the DSN with its password, in the driver's form. It is a URL for PostgreSQL (pgx),
-// and "user:password@tcp(host:port)/database?..." for MariaDB (go-sql-driver/mysql). It is
-// "user:password@host:port" or "host:port" for etcd, Consul, Redis and ZooKeeper. For TLS the URL
-// names the files. A MySQL DSN cannot: give [Server.TLSConfig] to mysql.RegisterTLSConfig and set
-// the parameter tls.
+// Reveal returns the DSN with its password, in the form that the driver needs. For PostgreSQL
+// (pgx), the form is a URL. For MariaDB (go-sql-driver/mysql), the form is
+// "user:password@tcp(host:port)/database?...". For etcd, Consul, Redis and ZooKeeper, the form is
+// "user:password@host:port" or "host:port". For TLS, the URL contains the paths of the certificate
+// files. A MySQL DSN cannot contain paths, so pass [Server.TLSConfig] to mysql.RegisterTLSConfig
+// and set the parameter tls.
 func (d DSN) Reveal() string { return d.format(d.password) }
 
 // String returns the DSN with the password replaced.
 func (d DSN) String() string { return d.format("xxxxx") }
 
-// Format prints String for every verb.
+// Format prints the result of String for every verb.
 func (d DSN) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, d.String()) }
 
-// MarshalText returns String, for JSON and structured logs.
+// MarshalText returns the result of String, for JSON and structured logs.
 func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 func (d DSN) format(password string) string {
@@ -111,7 +112,7 @@ func (d DSN) format(password string) string {
 	return u.String()
 }
 
-// postgresDSN returns a DSN without a user, with the TLS of files.
+// postgresDSN returns a DSN without a user, with the TLS files in files.
 func postgresDSN(addr string, files *certificates) DSN {
 	d := DSN{kind: Postgres, network: "tcp", addr: addr, database: "postgres"}
 	if files == nil {
@@ -124,7 +125,7 @@ func postgresDSN(addr string, files *certificates) DSN {
 	return d
 }
 
-// parseDSN reads a DSN of the environment. Its errors do not contain the text.
+// parseDSN parses a DSN from the environment. The errors do not contain the text.
 func parseDSN(kind Kind, text string) (DSN, error) {
 	switch kind {
 	case MariaDB:
@@ -149,8 +150,8 @@ func parseDSN(kind Kind, text string) (DSN, error) {
 	return d, nil
 }
 
-// parseZooKeeper reads "user:password@host:port,host:port". The user is missing if nodes are open
-// to all.
+// parseZooKeeper parses "user:password@host:port,host:port". If everyone may use the nodes, the
+// text contains no user.
 func parseZooKeeper(text string) (DSN, error) {
 	d := DSN{kind: ZooKeeper, network: "tcp", addr: text}
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// etcdMember has the addresses on which one member of a cluster listens, and at which others reach
-// it.
+// etcdMember contains the addresses on which a cluster member listens, and the addresses at which
+// others reach that member.
 type etcdMember struct {
 	name, data           string
 	listen, advertise    string // host:port for clients
@@ -19,7 +19,7 @@ type etcdMember struct {
 	files                *certificates
 }
 
-// arguments returns the command line of a member of a cluster.
+// arguments returns a cluster member's command line.
 func (m etcdMember) arguments(cluster []etcdMember, token string, o *Options) []string {
 	scheme := "http://"
 	if m.files != nil {
@@ -56,8 +56,8 @@ func (m etcdMember) arguments(cluster []etcdMember, token string, o *Options) []
 	return args
 }
 
-// probeEtcd asks whether the member serves, which needs a majority. A member serves even with the
-// space alarm raised.
+// probeEtcd checks whether the member serves, which requires a majority. A member also serves while
+// the space alarm is raised.
 func probeEtcd(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

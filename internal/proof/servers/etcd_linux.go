@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// etcdRecipe runs one member. Peers talk in plaintext over loopback. Authentication is off. A test
-// that wants it adds users and enables it, as on any running store.
+// etcdRecipe runs one member. Peers communicate in plaintext over loopback. Authentication is off.
+// A test that needs authentication adds users and enables authentication, as on any running store.
 func etcdRecipe() (recipe, error) {
 	path, err := tool(Etcd, "etcd")
 	if err != nil {

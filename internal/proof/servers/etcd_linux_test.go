@@ -53,8 +53,8 @@ func mustHave(t *testing.T, s *Server) {
 	}
 }
 
-// TestEtcdCluster stops some members, and all: data stays, and without a majority nothing is
-// answered.
+// TestEtcdCluster stops some members, and then all. The data stays, and without a majority, no
+// request is answered.
 func TestEtcdCluster(t *testing.T) {
 	t.Parallel()
 	c, err := StartCluster(bounded(t, 2*startTimeout), Etcd, 3, &Options{NoSync: true})
@@ -127,7 +127,7 @@ func TestEtcdTLS(t *testing.T) {
 				return err
 			}
 			defer conn.Close()
-			// With TLS 1.3 a refusal comes with the first read.
+			// With TLS 1.3, a refusal comes with the first read.
 			if _, err := io.WriteString(conn, "GET /health HTTP/1.0\r\n\r\n"); err != nil {
 				return err
 			}

@@ -11,11 +11,12 @@ import (
 	"testing"
 )
 
-// RunExamples is Run for a package whose examples need the pool's server of a kind. The examples
-// read an environment variable with the server's address, or the data source name of a database
-// that they share. An example cannot skip itself, so the server starts before the tests, unless
-// flags select no example. If the machine has no such server, RunExamples skips the examples with
-// the reason. If the environment requires the kind, it fails the run instead.
+// RunExamples is like Run, but also supports examples that need the pool's server of the given
+// kind. The examples read an environment variable. The variable contains the server's address, or
+// the data source name of a database that the examples share. Because an example cannot skip
+// itself, the server starts before the tests, unless the flags select no examples. If the machine
+// has no such server, RunExamples skips the examples with the reason. If the environment requires
+// the kind, RunExamples fails the run instead.
 func (p *Pool) RunExamples(m *testing.M, kind Kind, variable string) int {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -37,8 +38,8 @@ func (p *Pool) RunExamples(m *testing.M, kind Kind, variable string) int {
 	return code
 }
 
-// serveExamples starts the server and sets the variable. drop removes the examples' data while the
-// server runs.
+// serveExamples starts the server and sets the variable. The returned function removes the
+// examples' data, and must be called while the server runs.
 func (p *Pool) serveExamples(kind Kind, variable string) (drop func() error, err error) {
 	s, err := p.server(kind, nil)
 	if err != nil {
@@ -60,7 +61,7 @@ func (p *Pool) serveExamples(kind Kind, variable string) (drop func() error, err
 	}, os.Setenv(variable, d.Reveal())
 }
 
-// skipExamples makes the run skip the examples, and returns the exit code for the reason.
+// skipExamples makes the run skip the examples. The result is the exit code that fits the reason.
 func skipExamples(kind Kind, reason error) int {
 	skip := "^Example"
 	if also := value("test.skip"); also != "" {
@@ -77,15 +78,15 @@ func skipExamples(kind Kind, reason error) int {
 	return 1
 }
 
-// onlyOthers matches values of -run that select tests, fuzz targets or benchmarks.
+// onlyOthers matches values of -run that select only tests, fuzz targets or benchmarks.
 var onlyOthers = regexp.MustCompile(`^\^?\(?(Test|Fuzz|Benchmark|\$)`)
 
-// mayRunExamples reports whether flags of package testing may select an example.
+// mayRunExamples reports whether the flags of package testing may select an example.
 func mayRunExamples(run, list, worker string) bool {
 	return list == "" && worker != "true" && (strings.Contains(run, "Example") || !onlyOthers.MatchString(run))
 }
 
-// value returns a flag's value, "" for a missing flag.
+// value returns a flag's value, or "" for a missing flag.
 func value(name string) string {
 	f := flag.Lookup(name)
 	if f == nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// external is a server that the environment names. This package must not change it.
+// external is a server specified by the environment, which this package must not change.
 type external struct{ variable string }
 
 func (e external) refuse() error {
@@ -42,7 +42,7 @@ func fromEnvironment(ctx context.Context, kind Kind, variable string, o *Options
 		return nil, fmt.Errorf("tenure: %s is not understood: %w", variable, err)
 	}
 	s := &Server{kind: kind, user: d, admin: d, local: d, inst: external{variable}}
-	if kind == ZooKeeper { // it has no database, and its users connect themselves
+	if kind == ZooKeeper { // ZooKeeper has no databases, and its users connect on their own
 		return s, nil
 	}
 	if err := s.exec(ctx, func(*sql.DB) error { return nil }); err != nil {

@@ -15,7 +15,7 @@ import (
 //go:embed flush/flush.c
 var flushSource string
 
-// prepareFlush compiles the library that makes flushes of files slow.
+// prepareFlush compiles the library that slows down file flushes.
 func (l *local) prepareFlush(ctx context.Context) error {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// galeraProvider is where Debian's package galera-4 has the library.
+// galeraProvider is the path of the library in Debian's package galera-4.
 const galeraProvider = "/usr/lib/galera/libgalera_smm.so"
 
-// galeraScript is called for a copy of the data when a node joins. All nodes have the same
-// beginning, and get the rest as writes, so there is nothing to copy. Its arguments are --role
-// ROLE, --gtid POSITION and more.
+// galeraScript is the script that the servers run when a node joins. Such a script normally copies
+// the data. All nodes begin with the same data, and receive later data as writes, so galeraScript
+// copies nothing. The script's arguments are --role ROLE, --gtid POSITION and more.
 const galeraScript = `#!/bin/sh
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -33,10 +33,10 @@ joiner-*) echo 'ready 127.0.0.1:4444/none' && sed -n 's/^\(uuid\|seqno\): *//p' 
 esac
 `
 
-// galeraRecipe runs MariaDB servers that certify each other's writes. The nodes begin with equal
-// data at the first position of one history, so none needs a copy of another one's data. Debian's
-// scripts for copies are in a package with a service. Each node has its own server_id, unless
-// Options.Config sets it.
+// galeraRecipe runs MariaDB servers that certify each other's writes. The nodes begin with
+// identical data at the first position of one history, so no node needs a copy of another node's
+// data. Debian's scripts for copying data are not used, because their package also installs a
+// service. Each node has its own server_id, unless Options.Config sets it.
 func galeraRecipe() (recipe, error) {
 	if _, err := os.Stat(galeraProvider); err != nil {
 		return recipe{}, unavailable(Galera, "no %s: run make servers", galeraProvider)
@@ -75,7 +75,8 @@ func galeraRecipe() (recipe, error) {
 	return r, nil
 }
 
-// prepareGalera begins the history, or copies its beginning from the first node.
+// prepareGalera begins the history on the first node, and copies this initial data to the other
+// nodes.
 func prepareGalera(ctx context.Context, l *local, path string) error {
 	script, err := l.write("wsrep_sst_tenure", galeraScript)
 	if err != nil {
@@ -91,7 +92,7 @@ func prepareGalera(ctx context.Context, l *local, path string) error {
 	if err != nil {
 		return err
 	}
-	port, err := freePort(ctx)
+	port, err := l.freePort(ctx)
 	if err != nil {
 		return err
 	}

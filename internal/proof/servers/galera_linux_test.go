@@ -8,7 +8,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 )
 
-// TestGalera: every node has the commits of every other one.
+// TestGalera: every node has the commits of every other node.
 func TestGalera(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3} {

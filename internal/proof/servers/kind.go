@@ -10,12 +10,13 @@ import (
 	"testing"
 )
 
-// Kind is a kind of server.
+// Kind identifies a server product.
 type Kind string
 
-// The kinds of servers. Galera is several MariaDB servers that certify each other's writes.
-// PgBouncer is a proxy before the PostgreSQL in Options.Upstream, in transaction mode. Sentinels
-// watch the Redis in Options.Upstream under the name [SentinelMaster].
+// These are the kinds of servers. Galera consists of several MariaDB servers that certify each
+// other's writes. PgBouncer is a proxy, in transaction mode, for the PostgreSQL server in
+// Options.Upstream. Sentinels watch the Redis server in Options.Upstream, under the name
+// [SentinelMaster].
 const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
@@ -31,27 +32,27 @@ const (
 // SentinelMaster is the name of the server that Sentinels watch.
 const SentinelMaster = "primary"
 
-// RequireVariable is an environment variable. It lists, separated by commas, the kinds of servers
-// without which tests fail, or is "all".
+// RequireVariable is the name of the environment variable that lists required servers. If such a
+// server is missing, tests fail. The value is "all", or a comma-separated list of kinds.
 const RequireVariable = "TENURE_REQUIRE_SERVERS"
 
-// Errors of this package, for errors.Is.
+// These are the errors of this package, for use with errors.Is.
 var (
-	// ErrUnavailable means that this machine does not have the server. The message has the reason,
-	// and how to get the server.
+	// ErrUnavailable means that this machine does not have the server. The message gives the
+	// reason, and explains how to get the server.
 	ErrUnavailable = errors.New("server is not available")
-	// ErrUnsupported means that this server cannot have the fault, because this package did not
-	// start it.
+	// ErrUnsupported means that this package cannot cause the fault, because it did not start the
+	// server.
 	ErrUnsupported = errors.New("not supported by this server")
 )
 
-// short reports whether this is a test binary with -short and kind is not required.
+// short reports whether this test binary runs with -short and the kind is not required.
 func short(kind Kind) bool {
 	return testing.Testing() && flag.Parsed() && testing.Short() && !Required(kind)
 }
 
-// Short skips a test of real processes with -short, unless the environment requires one of the
-// kinds or, without kinds, any server.
+// Short skips a test of real processes if -short is set, unless the environment requires one of the
+// kinds. If no kind is given, a requirement for any server is enough.
 func Short(t testing.TB, kinds ...Kind) {
 	t.Helper()
 	if !testing.Short() || slices.ContainsFunc(kinds, Required) || len(kinds) == 0 && os.Getenv(RequireVariable) != "" {
@@ -71,7 +72,7 @@ func Required(kind Kind) bool {
 }
 
 // Unavailable skips the test with the reason if err is ErrUnavailable and the environment does not
-// require the kind. Any other error fails the test. It returns only if err is nil.
+// require the kind. Any other error fails the test. Unavailable returns only if err is nil.
 func Unavailable(t testing.TB, kind Kind, err error) {
 	t.Helper()
 	switch {
@@ -83,7 +84,8 @@ func Unavailable(t testing.TB, kind Kind, err error) {
 	}
 }
 
-// variable returns the environment variable that names a running server, "" for a kind without one.
+// variable returns the environment variable that specifies a running server, or "" if the kind has
+// none.
 func (k Kind) variable() string {
 	switch k {
 	case Postgres:
@@ -115,7 +117,7 @@ func (k Kind) check() error {
 	return nil
 }
 
-// clusters reports whether servers of the kind can form a store together.
+// clusters reports whether several servers of the kind can form one store.
 func (k Kind) clusters() bool {
 	return slices.Contains([]Kind{Galera, Etcd, Consul, ZooKeeper, Redis, Sentinel}, k)
 }

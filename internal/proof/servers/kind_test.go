@@ -40,8 +40,8 @@ func TestUnavailablePolicy(t *testing.T) {
 	}
 }
 
-// TestShort: with -short only required servers start or are used, including those of the
-// environment.
+// TestShort: with -short, only required servers start or are used, including servers that the
+// environment names.
 func TestShort(t *testing.T) {
 	if !testing.Short() {
 		t.Skip("looks at -short")

@@ -50,8 +50,8 @@ func child() {
 	panic("as the test wants it")
 }
 
-// TestNothingIsLeftBehind makes a process with running and stopped servers die in three ways, none
-// of which runs its deferred calls.
+// TestNothingIsLeftBehind makes a process with running and stopped servers die in three ways,
+// without its deferred calls.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{Postgres, MariaDB, PgBouncer} {
@@ -152,8 +152,8 @@ func listed(t *testing.T) string {
 	return string(text)
 }
 
-// TestSweep: the directory of an owner and its janitor that died together is removed. A directory
-// with an owner, or a new one, stays.
+// TestSweep: if an owner and its janitor died together, the directory is removed. A new directory,
+// or one with an owner, stays.
 func TestSweep(t *testing.T) {
 	tmp, err := os.MkdirTemp("", "tenure-sweep-")
 	if err != nil {

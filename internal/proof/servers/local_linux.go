@@ -20,26 +20,28 @@ import (
 
 // recipe describes how to run a kind of server.
 type recipe struct {
-	// accounts are users that may run the server when this process is root, for servers that refuse
-	// to be. The first existing one is used.
+	// accounts lists users for servers that refuse to run as root. If this process is root, the
+	// server runs as the first user in the list that exists.
 	accounts []string
-	// ports is the number of ports besides the one for clients, as in local.ports.
+	// ports is the number of ports besides the port for clients. See local.ports.
 	ports int
-	// prepare makes the data. It is called once.
+	// prepare creates the data. It is called once.
 	prepare func(ctx context.Context, l *local) error
 	// configure writes the configuration, which depends on the port.
 	configure func(l *local) error
 	// command returns the program and its arguments.
 	command func(l *local) (path string, args []string)
-	// probe returns nil if the server answers a connection as one that serves.
+	// probe returns nil if the server's answer on a connection shows that it is ready.
 	probe func(conn net.Conn) error
-	// form makes one store of several running members. nil if they find each other.
+	// form joins several running members into one store. If members find each other without help,
+	// form is nil.
 	form func(ctx context.Context, members []*local) error
-	// dsns returns how to reach it: user, superuser over TCP, superuser locally.
+	// dsns returns the DSNs of the server: for the user, for the superuser over TCP, and for the
+	// superuser locally.
 	dsns func(l *local) (user, admin, local DSN)
 }
 
-// local is a server that runs as processes of this machine.
+// local is a server whose processes run on this machine.
 type local struct {
 	kind                        Kind
 	opts                        *Options
@@ -48,15 +50,16 @@ type local struct {
 	members                     []*local // of its cluster, including itself
 	dir                         *directory
 	account                     *account
-	port                        int   // port for clients
-	ports                       []int // other ports
+	port                        int            // port for clients
+	ports                       []int          // other ports
+	held                        []net.Listener // the sockets of its ports: see freePort
 	userPassword, adminPassword string
 	files                       *certificates
 	log                         *os.File
 	proc                        *process
 }
 
-// findRecipe returns how to run one server of a kind.
+// findRecipe returns the recipe for running one server of a kind.
 func findRecipe(kind Kind, o *Options) (recipe, error) {
 	switch kind {
 	case Postgres:
@@ -81,7 +84,7 @@ func findRecipe(kind Kind, o *Options) (recipe, error) {
 	return recipe{}, unavailable(kind, "it is not started here")
 }
 
-// prepare makes everything that does not depend on ports: folders, certificates, data.
+// prepare creates everything that does not depend on ports: folders, certificates and data.
 func (l *local) prepare(ctx context.Context) error {
 	if os.Getuid() == 0 && len(l.recipe.accounts) > 0 {
 		var err error
@@ -117,7 +120,7 @@ func (l *local) prepare(ctx context.Context) error {
 		return err
 	}
 	if first := l.members[0]; l != first {
-		l.files = first.files // the same account runs all, and they end together
+		l.files = first.files // the same account runs all members, and they end together
 	} else if l.opts.TLS != TLSOff {
 		l.files, err = makeCertificates(l.opts.TLS == TLSMutual, l.write)
 		if err != nil {
@@ -209,7 +212,7 @@ func (l *local) stop(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
-	// Only the first process starts others, so it is stopped first.
+	// The first signal goes to the main process, because only it starts other processes.
 	if err := signal(l.proc.cmd.Process.Pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -302,7 +305,7 @@ func (l *local) close() error {
 	if l.log != nil {
 		err = errors.Join(err, l.log.Close())
 	}
-	return errors.Join(err, l.dir.remove())
+	return errors.Join(err, l.releasePorts(), l.dir.remove())
 }
 
 func (l *local) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(l.port)) }
@@ -320,7 +323,7 @@ func (l *local) write(name, content string) (string, error) {
 	return path, l.own(path)
 }
 
-// copy stores a copy of a file as write does.
+// copy stores a copy of a file, with the same permissions as write.
 func (l *local) copy(name, from string) (string, error) {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -355,19 +358,35 @@ func firstAccount(names []string) (*account, error) {
 	return nil, fmt.Errorf("it refuses to run as root, and there is no user of %v: create one", names)
 }
 
-// freePort finds a port below the kernel's range for outgoing connections, so that no process takes
-// it while the server is down.
-func freePort(ctx context.Context) (int, error) {
+// freePort finds a port below the kernel's range for outgoing connections, so no outgoing
+// connection takes the port while the server is down. No server of this package, in any process,
+// gets the same port before close, because each port has an abstract socket that only one of them
+// can open.
+func (l *local) freePort(ctx context.Context) (int, error) {
 	var last error
 	for range 100 {
 		port := 15000 + rand.IntN(17000)
 		var lc net.ListenConfig
-		ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		held, err := lc.Listen(ctx, "unix", fmt.Sprintf("@tenure-port-%d", port))
 		if err != nil {
 			last = err
 			continue
 		}
+		ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			last = errors.Join(err, held.Close())
+			continue
+		}
+		l.held = append(l.held, held)
 		return port, ln.Close()
 	}
 	return 0, fmt.Errorf("no free port: %w", last)
+}
+
+func (l *local) releasePorts() (err error) {
+	for _, held := range l.held {
+		err = errors.Join(err, held.Close())
+	}
+	l.held = nil
+	return err
 }

@@ -42,7 +42,8 @@ func mariadbRecipe() (recipe, error) {
 	}, nil
 }
 
-// lookPath also finds binaries outside the PATH of ordinary users, where Debian has them.
+// lookPath is like exec.LookPath, but also searches Debian's folders that are not in the PATH of
+// ordinary users.
 func lookPath(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -50,8 +51,9 @@ func lookPath(name string) (string, error) {
 	return exec.LookPath("/usr/sbin/" + name)
 }
 
-// systemTables finds the statements that make the system's tables. The server runs them, because
-// the script for it, mariadb-install-db, needs another package.
+// systemTables finds the statements that create the system tables. Usually, the script
+// mariadb-install-db runs these statements. Because that script needs another package, the server
+// runs the statements itself.
 func systemTables() ([]string, error) {
 	for _, share := range []string{"/usr/share/mysql", "/usr/share/mariadb"} {
 		var paths []string
@@ -99,7 +101,7 @@ CREATE USER %[3]s@'%%' IDENTIFIED BY '%[4]s'%[5]s;
 GRANT ALL ON `+"`tenure\\_test\\_%%`"+`.* TO %[3]s@'%%';
 `, adminName, l.adminPassword, userName, l.userPassword, require)
 	return l.run(ctx, b.String(), path, "--no-defaults", "--bootstrap", "--basedir=/usr", "--datadir="+l.path("data"),
-		"--tmpdir="+l.path("conf"), // in a shared one, the start of another server would remove temporary tables
+		"--tmpdir="+l.path("conf"), // in a shared folder, another starting server would remove temporary tables
 		"--lc-messages-dir="+filepath.Dir(tables[0]), "--innodb-flush-method=nosync", "--innodb-log-file-size=16M",
 		"--enforce-storage-engine=", "--max-allowed-packet=8M", "--silent-startup")
 }
@@ -131,8 +133,8 @@ func configureMariaDB(l *local) error {
 	return err
 }
 
-// probeMariaDB waits for the server's greeting, which begins with the protocol's version after a
-// header of four bytes.
+// probeMariaDB waits for the server's greeting. In the greeting, the protocol version follows a
+// four-byte header.
 func probeMariaDB(conn net.Conn) error {
 	greeting := make([]byte, 512)
 	n, err := conn.Read(greeting)

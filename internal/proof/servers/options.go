@@ -5,36 +5,37 @@ import (
 	"strings"
 )
 
-// TLS is a server's requirement for connections over TCP. The server gets its own CA.
+// TLS is what a server requires of TCP connections. Each server gets a separate CA.
 type TLS uint8
 
 // The levels of TLS.
 const (
 	TLSOff    TLS = iota // plaintext
 	TLSServer            // plaintext is refused
-	TLSMutual            // plaintext is refused, and clients without a certificate of the CA
+	TLSMutual            // plaintext is refused, and so are clients without a certificate of the CA
 )
 
-// Options of a server. nil means the zero Options. Passwords are always required and generated. A
-// server of the environment accepts no options.
+// Options configures a server. Nil means the zero Options. Servers always require passwords, which
+// this package generates. A server specified by the environment accepts no options.
 type Options struct {
-	// TLS is the server's requirement for connections over TCP. Default TLSOff.
+	// TLS is what the server requires of TCP connections. The default is TLSOff.
 	TLS TLS
-	// Config has extra lines for the server's configuration file, which override earlier ones:
-	// "name = value", in the server's section.
+	// Config contains extra lines for the server's section of the configuration file, in the form
+	// "name = value". The extra lines override earlier lines.
 	Config []string
-	// NoSync omits fsync. A killed server still loses nothing, but a machine without power would.
-	// Default false, with the real cost of durability.
+	// NoSync omits fsync. A killed server still keeps all data, but a power failure may lose data.
+	// By default, NoSync is false, so tests include the real cost of durability.
 	NoSync bool
-	// DiskBytes is the size of a separate file system for the data, so that a test can fill it. It
-	// needs root. Default 0: the directory for temporary files.
+	// DiskBytes is the size of a separate file system for the data, which a test can fill. This
+	// option requires root. If DiskBytes is 0, the data is in the temporary directory.
 	DiskBytes int64
-	// SlowFlush lets Server.SlowFlush delay each flush of a file (fsync, fdatasync). It needs a C
-	// compiler, and a server that flushes through the C library: PostgreSQL, MariaDB, Redis.
+	// SlowFlush lets Server.SlowFlush delay each flush of a file (fsync, fdatasync). This option
+	// requires a C compiler, and a server that flushes through the C library: PostgreSQL, MariaDB
+	// or Redis.
 	SlowFlush bool
-	// Upstream is the server behind a PgBouncer, the primary of an asynchronous PostgreSQL standby
-	// with its databases and passwords, or the Redis that Sentinels watch. This package must have
-	// started it, and the caller closes it.
+	// Upstream is the server behind a PgBouncer, the primary of an asynchronous PostgreSQL standby,
+	// or the Redis server that Sentinels watch. A standby has the databases and passwords of its
+	// primary. This package must have started Upstream, and the caller closes Upstream.
 	Upstream *Server
 }
 

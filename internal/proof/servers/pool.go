@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// startTimeout limits a test's wait for a server. A machine with all cores busy takes ten times as
-// long as an idle one.
+// startTimeout limits how long a test waits for a server. If all cores are busy, a start takes ten
+// times as long as on an idle machine.
 const startTimeout = time.Minute
 
-// New starts a server for one test, which may stop, kill and reconfigure it. The server is closed
-// after the test. If the test failed, the end of the server's log is shown. If the machine has no
-// such server, New does what Unavailable does.
+// New starts a server for one test, which may stop, kill and reconfigure the server. New closes the
+// server after the test. If the test failed, New shows the end of the server's log. If the machine
+// has no such server, New skips or fails the test, as Unavailable does.
 func New(t testing.TB, kind Kind, o *Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -34,25 +34,26 @@ func New(t testing.TB, kind Kind, o *Options) *Server {
 	return s
 }
 
-// Pool has servers that the tests of one binary share, because a start takes up to a second. The
-// zero Pool is ready. It is safe for concurrent use. Faults are for servers of New, because here
-// they would hit other tests.
+// A Pool contains servers that the tests of one binary share. Sharing saves time, because starting
+// a server takes up to a second. The zero Pool is ready for use. A Pool is safe for concurrent use.
+// Do not cause faults in a Pool's servers, because the faults would affect other tests. For faults,
+// use New.
 type Pool struct {
 	mu      sync.Mutex
 	closed  bool
 	entries map[string]*entry
 }
 
-// entry is one start. It is done once, and all callers get the result.
+// entry is one start of a server. The pool starts the server once, and all callers get the result.
 type entry struct {
 	once   sync.Once
 	server *Server
 	err    error
 }
 
-// Get returns the pool's server of this kind with these options, and starts it at the first call.
-// If the machine has no such server, Get does what Unavailable does. Close or Run must close the
-// pool.
+// Get returns the pool's server of this kind with these options. The first call starts the server.
+// If the machine has no such server, Get skips or fails the test, as Unavailable does. The caller
+// must close the pool, with Close or Run.
 func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	t.Helper()
 	s, err := p.server(kind, o)
@@ -60,7 +61,6 @@ func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	return s
 }
 
-// server returns the server of Get.
 func (p *Pool) server(kind Kind, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
@@ -81,7 +81,8 @@ func (p *Pool) server(kind Kind, o *Options) (*Server, error) {
 	}
 	p.mu.Unlock()
 	e.once.Do(func() {
-		// Not a test's context, because its end must not fail the others.
+		// The context does not come from a test, because the end of one test must not affect other
+		// tests.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		e.server, e.err = Start(ctx, kind, o)
@@ -99,7 +100,7 @@ func (p *Pool) Run(m *testing.M) int {
 	return code
 }
 
-// Close closes the pool's servers. No Get may be running.
+// Close closes the pool's servers. Do not call Close while Get is running.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -49,7 +49,7 @@ func postgresRecipe(upstream *Server) (recipe, error) {
 	}, nil
 }
 
-// postgresBinaries finds the newest of Debian's versions, or the one in the PATH.
+// postgresBinaries finds the newest version in Debian's folders, or the version in the PATH.
 func postgresBinaries() (string, error) {
 	paths, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {
@@ -74,8 +74,8 @@ func postgresBinaries() (string, error) {
 		"servers, or set %s", oldestPostgres, Postgres.variable())
 }
 
-// preparePostgres makes the data. Its collation differs from the order of bytes, as in production,
-// so that a query that relies on that order fails.
+// preparePostgres creates the data. As in production, the collation differs from byte order. A
+// query that relies on byte order therefore fails.
 func preparePostgres(ctx context.Context, l *local, bin string) error {
 	password, err := l.write("password", l.adminPassword+"\n")
 	if err != nil {
@@ -91,7 +91,7 @@ func preparePostgres(ctx context.Context, l *local, bin string) error {
 	return l.run(ctx, role, filepath.Join(bin, "postgres"), "--single", "-D", l.path("data"), "postgres")
 }
 
-// copyPostgres makes the data of a standby of the primary.
+// copyPostgres creates the data of a standby, as a copy of the primary.
 func copyPostgres(ctx context.Context, l, primary *local, bin string) error {
 	l.userPassword, l.adminPassword = primary.userPassword, primary.adminPassword
 	passwords, err := l.write("pgpass", fmt.Sprintf("*:*:*:%s:%s\n", adminName, primary.adminPassword))
@@ -128,7 +128,7 @@ func configurePostgres(l *local) error {
 		"max_connections = 200",
 		"shared_buffers = 32MB",
 		"min_wal_size = 2MB",
-		// Segments in /dev/shm would stay after a kill.
+		// If the server were killed, segments in /dev/shm would remain.
 		"dynamic_shared_memory_type = mmap",
 		"log_line_prefix = '%m [%p] '",
 	}, tls...)
@@ -143,8 +143,9 @@ func configurePostgres(l *local) error {
 	return l.own(path)
 }
 
-// probePostgres begins a session without TLS. A server that starts or recovers answers "cannot
-// connect now". A server that asks for a password, or refuses a session without TLS, is ready.
+// probePostgres begins a session without TLS. A server that is starting or recovering answers
+// "cannot connect now". A server that asks for a password, or refuses a session without TLS, is
+// ready.
 func probePostgres(conn net.Conn) error {
 	body := binary.BigEndian.AppendUint32(nil, 3<<16) // protocol 3.0
 	body = append(body, "user\x00"+adminName+"\x00database\x00postgres\x00\x00"...)

@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// pollPeriod is the time between two reads of a state that the kernel does not announce: a process
-// that is no child has ended or stopped, or a port is open.
+// pollPeriod is the time between two reads of a state whose changes the kernel does not report. For
+// example, it does not report that a process other than a child has ended or stopped, or that a
+// port is open.
 const pollPeriod = 5 * time.Millisecond
 
 // faultTimeout limits a fault whose caller sets no limit.
 const faultTimeout = 30 * time.Second
 
-// process is a running child. It is killed when this process dies.
+// process is a running child. When this process dies, the kernel kills the child.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child was waited for
 }
 
-// startProcess starts cmd on a thread that lives as long as the child, because the kernel sends the
-// death signal when the parent's thread ends.
+// startProcess starts cmd on a thread that lives as long as the child. The kernel sends the death
+// signal when the thread that started the child ends.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -39,16 +40,16 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // only its end counts: it was killed, or its log has the reason
+			_ = cmd.Wait() // only the end matters: the process was killed, or its log has the reason
 		}
 	}()
 	return p, <-started
 }
 
-// account is the user of servers, nil for the current one.
+// account is the user that runs servers. Nil means the current user.
 type account struct{ uid, gid uint32 }
 
-// attributes returns the attributes of every process of a server.
+// attributes returns the attributes of a server's processes.
 func (a *account) attributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if a != nil {
@@ -74,15 +75,14 @@ func (l *local) run(ctx context.Context, stdin, path string, args ...string) err
 	return nil
 }
 
-// environment returns the environment without the caller's variables about databases (PGPORT,
-// MYSQL_HOST).
+// environment returns the environment without variables for database clients (PGPORT, MYSQL_HOST).
 func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "LC_ALL=C", "HOME=/", "TZ=UTC"}
 }
 
-// processes lists the processes that work in or below a directory. Process groups and parents would
-// not do, because PostgreSQL gives each child its own session, and children live a moment longer
-// than their parent.
+// processes lists the processes whose working directory is in or below a directory. Process groups
+// would not be enough, because each PostgreSQL child has a separate session. Parents would not be
+// enough either, because children briefly outlive them.
 func processes(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -102,7 +102,6 @@ func processes(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// stopped reports whether a process is stopped or gone.
 func stopped(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// reach checks whether the server's account can reach its data. Otherwise the server would fail
-// with a bare "permission denied". Only the kernel knows for certain.
+// reach checks whether the server's account can reach the data. If the account cannot reach the
+// data, the server fails with only "permission denied". The check runs a command as the account,
+// because only the kernel can tell for certain.
 func (l *local) reach(ctx context.Context) error {
 	err := l.run(ctx, "", "true")
 	if !errors.Is(err, fs.ErrPermission) {
@@ -26,7 +27,7 @@ func (l *local) reach(ctx context.Context) error {
 		l.account.uid, where, err)
 }
 
-// barrier returns the first folder on the way to path whose mode stops the account, or "".
+// barrier returns the first folder on the path whose mode keeps the account out, or "".
 func (a *account) barrier(path string) string {
 	blocked := ""
 	for ; ; path = filepath.Dir(path) {

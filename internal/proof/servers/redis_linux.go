@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// redisRecipe runs servers without a password. They keep their data in a log, which they
-// synchronize with each write. Lines of Options.Config are lines of redis.conf, "name value", and
-// override the settings here. NoSync has no effect.
+// redisRecipe runs servers without a password. The servers keep their data in a log, and flush the
+// log to disk with each write. Each line of Options.Config is a line of redis.conf, in the form
+// "name value", and overrides the recipe's settings. Options.NoSync has no effect.
 //
-// Several servers are a cluster. Three to five are all masters. Of six or more the first half are
-// masters, and each other one is the replica of a master, in their order.
+// Several servers form a cluster. In a cluster of three to five servers, all servers are masters.
+// In a cluster of six or more servers, the first half are masters. The second half are replicas of
+// these masters, in the same order.
 func redisRecipe() (recipe, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -65,14 +66,14 @@ func configureRedis(l *local) error {
 	}
 	if len(l.members) > 1 {
 		lines = append(lines, "cluster-enabled yes", "cluster-port "+strconv.Itoa(l.ports[0]),
-			"cluster-replica-validity-factor 0") // however long the master was away
+			"cluster-replica-validity-factor 0") // no matter how long the master was away
 	}
 	_, err := l.write("redis.conf", strings.Join(append(lines, l.opts.Config...), "\n")+"\n")
 	return err
 }
 
-// probeRedis sends a ping. An error about a missing password is an answer. An error that data is
-// still being read is not.
+// probeRedis sends a ping. An error about a missing password counts as an answer. The error of a
+// server that is still loading data does not count as an answer.
 func probeRedis(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()
@@ -94,8 +95,8 @@ func probeRedis(conn net.Conn, files *certificates) error {
 	return fmt.Errorf("it is starting: %.80q", answer)
 }
 
-// formRedis distributes the slots over the masters of a cluster, and waits until all nodes agree on
-// it.
+// formRedis distributes the slots among a cluster's masters, and waits until all nodes agree on the
+// slots.
 func formRedis(ctx context.Context, members []*local) error {
 	masters := len(members)
 	if masters >= 6 {
@@ -145,8 +146,8 @@ func formRedis(ctx context.Context, members []*local) error {
 	})
 }
 
-// inCluster reports whether a node of a cluster knows all others and all slots. With replica, it
-// must also have its master's data.
+// inCluster reports whether a node of a cluster knows all other nodes and all slots. If replica is
+// true, the node must also have its master's data.
 func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, error) {
 	info, err := l.redis(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -164,7 +165,7 @@ func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, e
 	return true, nil
 }
 
-// redis sends one command. It returns the text or the error of the answer.
+// redis sends one command, and returns the text or the error of the answer.
 func (l *local) redis(ctx context.Context, command ...string) (string, error) {
 	d := net.Dialer{Timeout: time.Second}
 	conn, err := d.DialContext(ctx, "tcp", l.addr())
@@ -203,9 +204,9 @@ func (l *local) redis(ctx context.Context, command ...string) (string, error) {
 	return string(body), err
 }
 
-// sentinelRecipe runs Sentinels, without passwords and TLS, that watch a server of Redis. A
-// majority of them promotes a replica when the master has not answered for down-after-milliseconds,
-// 30 s. A test may set a shorter time.
+// sentinelRecipe runs Sentinels, without passwords and TLS, that watch a Redis server. If the
+// master has not answered for down-after-milliseconds, a majority of Sentinels promotes a replica.
+// The default for down-after-milliseconds is 30 s, and a test may set a shorter time.
 func sentinelRecipe(of *Server) (recipe, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -239,7 +240,8 @@ func sentinelRecipe(of *Server) (recipe, error) {
 	}, nil
 }
 
-// formSentinels waits until each knows all others, through the server that they watch.
+// formSentinels waits until each Sentinel has learned of all other Sentinels from the server that
+// they watch.
 func formSentinels(ctx context.Context, members []*local) error {
 	return poll(ctx, func() (bool, error) {
 		for _, l := range members {

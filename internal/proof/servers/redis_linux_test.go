@@ -78,7 +78,8 @@ func TestRedisCluster(t *testing.T) {
 	}
 }
 
-// TestSentinels: the Sentinels name the server that they watch, and after its kill the replica.
+// TestSentinels: the Sentinels name the server that they watch. After that server is killed, they
+// name the replica.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	one, two := fresh(t, Redis, nil), fresh(t, Redis, nil)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // databases are the kinds that hold data themselves.
 var databases = []Kind{Postgres, MariaDB}
 
-// fresh returns a server for this test alone, never the environment's.
+// fresh returns a server for this test alone, never one that the environment names.
 func fresh(t *testing.T, kind Kind, o *Options) *Server {
 	t.Helper()
 	if name := kind.variable(); name != "" && os.Getenv(name) != "" {
@@ -232,7 +232,8 @@ func TestKillProcess(t *testing.T) {
 	if _, err := conn.ExecContext(bounded(t, ample.Time), "SELECT 1"); err == nil {
 		t.Error("the connection of a killed process still works")
 	}
-	// Connections made before it ends them all would end too.
+	// The server ends all other connections, so connections that are made before that would end,
+	// too.
 	eventually(t, "the server ends the others", func() bool { return strings.Contains(s.Logs(), "reinitializing") })
 	eventually(t, "the server recovers", func() bool { return db.PingContext(t.Context()) == nil })
 }
@@ -296,7 +297,8 @@ func TestSmallDiskFills(t *testing.T) {
 	}
 	s := fresh(t, Postgres, &Options{DiskBytes: 64 << 20, NoSync: true})
 	db := open(t, s.Database(t))
-	mustExec(t, db, "CREATE TABLE x (t text)")
+	// Without WAL: a server that finds no room for the WAL stops, with or without an answer.
+	mustExec(t, db, "CREATE UNLOGGED TABLE x (t text)")
 	_, err := db.ExecContext(bounded(t, ample.Time),
 		"INSERT INTO x SELECT repeat(md5(n::text), 60) FROM generate_series(1, 100000) n")
 	if err == nil || !strings.Contains(err.Error(), "53100") {
@@ -375,7 +377,7 @@ func TestPgBouncer(t *testing.T) {
 			db := open(t, s.Database(t).With("default_query_exec_mode", "simple_protocol"))
 			mustExec(t, db, "CREATE TABLE x (n int)")
 
-			// In transaction mode two clients share the one connection behind.
+			// In transaction mode, two clients share the only connection behind the proxy.
 			ctx := bounded(t, ample.Time)
 			var pids [2]int
 			for i := range pids {
@@ -448,5 +450,29 @@ func TestCloseTwiceAndAfter(t *testing.T) {
 	}
 	if got := s.Logs(); got != "" {
 		t.Errorf("got log %q of a closed server", got)
+	}
+}
+
+// TestPorts: a port belongs to one server, so no server's readiness is read from another server.
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	a, b := new(local), new(local)
+	seen := map[int]bool{}
+	for i := range 400 {
+		l := a
+		if i%2 == 1 {
+			l = b
+		}
+		port, err := l.freePort(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] {
+			t.Fatalf("port %d was given twice", port)
+		}
+		seen[port] = true
+	}
+	if err := errors.Join(a.releasePorts(), b.releasePorts()); err != nil {
+		t.Error(err)
 	}
 }

@@ -16,13 +16,14 @@ import (
 	"strings"
 )
 
-// zookeeperJars is where Debian's package has the server's jars. The upstream archive's may be
-// there too.
+// zookeeperJars is the folder in which Debian's package installs the server's jars. The folder may
+// also contain the jars of the upstream archive.
 const zookeeperJars = "/usr/share/java"
 
-// zookeeperRecipe runs a standalone server, or one member of an ensemble. Its administrator is the
-// digest user "super" with all rights. Ordinary users of digest authentication need no preparation:
-// a client with the name and password of a node's ACL is that user.
+// zookeeperRecipe runs a standalone server, or one member of an ensemble. The server's
+// administrator is the digest user "super", who has all permissions. Ordinary users of digest
+// authentication need no preparation. A client acts as a user if it has the name and password in a
+// node's ACL.
 func zookeeperRecipe() (recipe, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -58,12 +59,13 @@ func zookeeperRecipe() (recipe, error) {
 	}, nil
 }
 
-// zookeeperSuper is the one user that a server has from the start.
+// zookeeperSuper is the only user that a server has from the start.
 const zookeeperSuper = "super"
 
-// zookeeperArguments returns the arguments that start a server's main class. They set the heap of
-// zkServer.sh, because a quarter of it slows the benchmarks of appends. No file is shared with
-// other processes, and the log has warnings.
+// zookeeperArguments returns the arguments that start a server's main class. The arguments set the
+// same heap size as zkServer.sh. With a quarter of that size, the append benchmarks would be
+// slower. The arguments also make the server log warnings, and keep the server from sharing a file
+// with other processes.
 func zookeeperArguments(l *local, class string) []string {
 	sum := sha1.Sum([]byte(zookeeperSuper + ":" + l.adminPassword))
 	args := []string{
@@ -75,7 +77,7 @@ func zookeeperArguments(l *local, class string) []string {
 	if l.files != nil {
 		args = append(args, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
 	}
-	// The first names its dependencies, except a logger and some for TLS.
+	// The first jar lists its dependencies, except for a logger and some dependencies for TLS.
 	jars := []string{"zookeeper.jar", "netty-codec.jar", "netty-resolver.jar", "slf4j-simple.jar"}
 	for i, jar := range jars {
 		jars[i] = filepath.Join(zookeeperJars, jar)
@@ -99,8 +101,8 @@ func configureZooKeeper(l *local) error {
 	return err
 }
 
-// zookeeperPeers returns the configuration that makes a server a member. Peers talk in plaintext
-// over loopback, and wait for each other for the documented defaults.
+// zookeeperPeers returns the configuration that makes a server a member. Peers communicate in
+// plaintext over loopback. Their time limits are the documented defaults.
 func zookeeperPeers(l *local) ([]string, error) {
 	id := l.path("data", "myid")
 	if err := os.WriteFile(id, []byte(strconv.Itoa(l.index+1)+"\n"), 0o600); err != nil {
@@ -153,7 +155,7 @@ func zookeeperConfig(l *local) ([]string, error) {
 		"ssl.clientAuth = "+clients, "ssl.hostnameVerification = false"), nil
 }
 
-// probeZooKeeper asks for the server's state, which it reports only when it serves.
+// probeZooKeeper asks for the server's state. The server reports a state only when it serves.
 func probeZooKeeper(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

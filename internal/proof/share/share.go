@@ -1,4 +1,4 @@
-// Package share has the sizes of tests that explore, for a run with -short.
+// Package share reduces the size of exploration tests when they run with -short.
 package share
 
 import (
@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Of returns how many of the things called name a test tries: all, or with -short less. It logs the
-// smaller number. If a flag of that name is given, all is its value, also with -short.
+// Of returns how many items a test tries: all or, with -short, less. If it returns less, Of also
+// logs the number, with name as a description. If a flag called name is set, its value is all, and
+// Of returns all even with -short.
 func Of(t testing.TB, name string, all, less int) int {
 	t.Helper()
 	given := false

@@ -16,7 +16,8 @@ import (
 )
 
 // BenchmarkAppend makes producers append 128-byte entries under leases, through core's group
-// commit: 1 and 64 of them to one shard, and 64 to a shard each.
+// commit. The benchmark measures 1 producer and 64 producers on one shard, and 64 producers on 64
+// shards.
 func BenchmarkAppend(b *testing.B, open func(b *testing.B) driver.Backend) {
 	for _, c := range []struct{ shards, producers int }{{1, 1}, {1, 64}, {64, 64}} {
 		b.Run(fmt.Sprintf("shards%d/producers%d", c.shards, c.producers), func(b *testing.B) {
@@ -31,8 +32,8 @@ func BenchmarkAppend(b *testing.B, open func(b *testing.B) driver.Backend) {
 	}
 }
 
-// BenchmarkLocked makes 64 producers append to a shard each, while another transaction has the row
-// of the first shard locked for 2 s. It reports how long the appends of the 63 others took.
+// BenchmarkLocked makes 64 producers append to one shard each, while another transaction locks the
+// first shard's row for 2 s. The benchmark reports how long appends to the other 63 shards took.
 func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (unlock func())) {
 	const shards, held = 64, 2 * time.Second
 	leases, stop := lead(b, be, shards)
@@ -69,8 +70,8 @@ func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (u
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// Produce calls appends from producers goroutines, with the number of each. It reports entries per
-// second and how long one took.
+// Produce calls appends with each producer's number, in one goroutine per producer. It reports the
+// entries per second and the time per entry.
 func Produce(b *testing.B, producers int, appends func(producer int) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -100,7 +101,7 @@ func Produce(b *testing.B, producers int, appends func(producer int) error) {
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// lead runs an elector on the backend until stop, and returns its leases of n shards.
+// lead runs an elector on the backend until stop is called, and returns its leases of n shards.
 func lead(b *testing.B, be driver.Backend, n int) (leases []*core.Lease, stop func()) {
 	e, err := core.NewElector(be, &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

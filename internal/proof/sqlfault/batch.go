@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckStatements makes batches of writes of every kind to 4 and to 256 shards, and expects the
-// same number of statements for both. statements returns how many have run on the backend's only
-// connection for writes.
+// CheckStatements sends batches of writes of every kind to 4 and to 256 shards, and expects the
+// same number of statements for both. The statements function returns the number of statements that
+// have run on the backend's only write connection.
 func CheckStatements(t *testing.T, b driver.Backend, statements func() int) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -49,9 +49,9 @@ func CheckStatements(t *testing.T, b driver.Backend, statements func() int) {
 	}
 }
 
-// CheckLocked commits to 64 shards in one call while lock holds the row of one of them. The others
-// must be written, and that one must get ErrRetry. In a call alone it must wait, and be written
-// when the row is unlocked.
+// CheckLocked commits to 64 shards in one call while lock holds the row of one shard. The commits
+// to the other shards must succeed, and the commit to the locked shard must get ErrRetry. A call
+// with only the commit to the locked shard must wait, and must succeed when the row is unlocked.
 func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock func())) {
 	t.Helper()
 	const shards, locked, stale, unknown = 64, 20, 21, 22
@@ -64,7 +64,7 @@ func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock
 	writes[stale].Fence.Token++
 	writes[unknown].Fence.Shard = "no-record"
 	unlock := lock(granted[locked].Fence)
-	// The lock is held until the call has returned, so a call that waits for it fails.
+	// The test holds the lock until the call has returned, so a call that waits for the lock fails.
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	results, err := s.Commit(ctx, writes)

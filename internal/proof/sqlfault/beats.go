@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Beats runs overlapping heartbeats of one session, on a backend that open opens behind a wire. A
-// heartbeat that hangs on its way must delay none that comes after it (E4). While another
-// transaction has the session's row, none may be answered, because nothing has changed since it
-// began (M1). waiting returns when a statement of the database waits for a lock.
+// Beats sends one session's overlapping heartbeats through a backend behind a Wire. A heartbeat
+// that hangs in transit must not delay later heartbeats (E4). While another transaction has locked
+// the session's row, heartbeats must stay unanswered, because they have not changed the row (M1).
+// The waiting function returns when a statement in the database is waiting for a lock.
 func (s *Setup) Beats(t *testing.T, open func(ctx context.Context, dsn string, wire *Wire) (driver.Backend, error),
 	waiting func(dsn servers.DSN, db *stdsql.DB)) {
 	t.Parallel()

@@ -13,7 +13,8 @@ import (
 )
 
 // BenchmarkCommit appends batches of 128-byte entries to one shard's log, as group commit does for
-// that many producers: 500, or as many as a write of the store allows.
+// as many producers. The largest batch has 500 entries, or fewer if the store's limit for a write
+// is lower.
 func BenchmarkCommit(b *testing.B, open func(b *testing.B) driver.Backend) {
 	most := 500
 	if limit := open(b).Info().Limits.WriteOps; limit > 0 {
@@ -37,8 +38,8 @@ func BenchmarkCommit(b *testing.B, open func(b *testing.B) driver.Backend) {
 	}
 }
 
-// BenchmarkShards appends an entry of 64 bytes to each of 64 shards, as group commit does for that
-// many leases: in one call at a time, or in several that each have a part of the shards.
+// BenchmarkShards appends a 64-byte entry to each of 64 shards, as group commit does for 64 leases.
+// The benchmark makes one call at a time, or several concurrent calls that divide the shards.
 func BenchmarkShards(b *testing.B, open func(b *testing.B) driver.Backend) {
 	const shards = 64
 	for _, calls := range []int{1, 2, 4} {
@@ -61,7 +62,7 @@ func BenchmarkShards(b *testing.B, open func(b *testing.B) driver.Backend) {
 	}
 }
 
-// CommitEach appends an entry of 64 bytes to each shard, in one call, which must succeed.
+// CommitEach appends a 64-byte entry to each shard in one call. The call must succeed.
 func CommitEach(t testing.TB, s driver.Session, granted []driver.AcquireResult, number driver.WriteNo) {
 	t.Helper()
 	writes := make([]driver.Write, len(granted))
@@ -89,7 +90,7 @@ func BenchmarkBeat(b *testing.B, be driver.Backend) {
 	}
 }
 
-// BenchmarkHandOver passes a lease to another member, which then writes.
+// BenchmarkHandOver hands a lease over to another member, which then writes.
 func BenchmarkHandOver(b *testing.B, be driver.Backend) {
 	from, to := Join(b, be, "n1"), Join(b, be, "n2")
 	granted, _ := Acquire(b, from, Claims(1))
@@ -105,9 +106,9 @@ func BenchmarkHandOver(b *testing.B, be driver.Backend) {
 	}
 }
 
-// BenchmarkTail appends b.N entries of 128 bytes to one shard, one every millisecond. It reports
-// the delay from an entry's acknowledgement until a follower in another process has it. Both
-// backends are of one new namespace.
+// BenchmarkTail appends b.N 128-byte entries to one shard, one entry per millisecond. It reports
+// the time from an entry's acknowledgment until a follower in another process has the entry. The
+// two backends must be open on the same new namespace.
 func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
 	const producers, every = 8, time.Millisecond
 	leases, stop := lead(b, leader, 1)
@@ -163,8 +164,8 @@ func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
 	b.ReportMetric(float64(late[len(late)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// BenchmarkIdlePoll is one look at the store by a blocked Observe. An idle process costs that times
-// the polls per second.
+// BenchmarkIdlePoll measures one poll of the store by a blocked Observe, which is the cost of an
+// idle process.
 func BenchmarkIdlePoll(b *testing.B, be driver.Backend) {
 	Join(b, be, "n1")
 	view, err := be.Observe(b.Context(), driver.ObserveQuery{})

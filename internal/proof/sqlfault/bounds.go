@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// Wide returns a dialect's expression for n letters "x", and for n bytes.
+// Wide contains an SQL dialect's expressions for a text of n letters "x" and for n bytes.
 type Wide struct{ Text, Bytes func(n int) string }
 
 func (w Wide) of(column string, n int) string {
@@ -27,14 +27,15 @@ func (w Wide) of(column string, n int) string {
 	return w.Text(n)
 }
 
-// OfServers returns the Wide of PostgreSQL, MySQL and MariaDB, whose bytes may be text.
+// OfServers returns the Wide for PostgreSQL, MySQL and MariaDB, which accept text as bytes.
 func OfServers() Wide {
 	letters := func(n int) string { return fmt.Sprintf("repeat('x', %d)", n) }
 	return Wide{Text: letters, Bytes: letters}
 }
 
-// CheckBounds writes the largest values that the contract allows, and then one byte more of each,
-// which the schema must refuse. db returns the database of a table.
+// CheckBounds writes the largest values that the contract allows. It then writes values that are
+// one byte longer, which the schema must refuse. The db function returns the database that contains
+// a table.
 func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	name := func(n int) string { return strings.Repeat("n", n) }
@@ -101,7 +102,8 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 }
 
-// keyColumn returns the name of the column of keys, which MySQL reserves.
+// keyColumn returns the name of the key column, quoted for MySQL, in which "key" is a reserved
+// word.
 func keyColumn(db *stdsql.DB) string {
 	if strings.Contains(fmt.Sprintf("%T", db.Driver()), "mysql") {
 		return "`key`"
@@ -109,7 +111,7 @@ func keyColumn(db *stdsql.DB) string {
 	return "key"
 }
 
-// widen writes that many bytes to names, metadata, values and entries.
+// widen replaces names, metadata, values and entries with values of the given number of bytes.
 func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 	t.Helper()
 	for _, text := range []string{
@@ -128,9 +130,10 @@ func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 	}
 }
 
-// CheckWide makes rows with 8 MiB in names, metadata, values and entries, in tables whose checks
-// and types an administrator removed. Calls that need such a value must return an error, and none
-// may ever be loaded. It counts the process's allocations, so no other test may run beside it.
+// CheckWide creates rows with 8 MiB in names, metadata, values and entries, in tables from which an
+// administrator removed checks and types. Calls that need these values must return an error without
+// loading the values. CheckWide counts the process's allocations, so no other test may run at the
+// same time.
 func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	const wide = 8 << 20
@@ -212,9 +215,9 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 }
 
-// Damage returns the statements for a tampering on the data's tables and on the roster's. They end
-// in a condition, to which a condition on the namespace is added. The checks of the schema must be
-// off.
+// Damage returns the statements for a kind of tampering. The statements in data change the data
+// tables, and those in roster change the roster tables. Each statement ends in a condition, to
+// which the caller adds a condition on the namespace. The caller must turn the schema's checks off.
 func Damage(what conformance.Tampering, name string, w Wide) (data, roster []string) {
 	shard := func(set string) []string {
 		return []string{"UPDATE tenure_namespaces SET revision = revision + 1 WHERE",

@@ -5,6 +5,7 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/conformance"
@@ -12,21 +13,39 @@ import (
 )
 
 // Database writes to the tables of one namespace without the backend, as another client would. All
-// tables are in one database, with their default names. Safe for concurrent use.
+// tables are in one database, with their default names. A Database is safe for concurrent use.
 type Database struct {
 	DB        *stdsql.DB
 	Namespace string
 }
 
-// tables returns the tables with rows of a namespace.
+// tables returns the tables that contain a namespace's rows.
 func (d *Database) tables() []string {
 	return []string{"namespaces", "shards", "items", "logs", "tails", "rosters", "nodes", "members", "beats",
 		"departures"}
 }
 
-// exec runs statements in one transaction. Each ends in a condition, to which it adds the
-// namespace.
+// exec runs statements in one transaction. Each statement ends in a condition, and exec appends a
+// condition for the namespace. The members under test write to the same rows. If the server rolls
+// the transaction back for this reason, exec runs the transaction again.
 func (d *Database) exec(ctx context.Context, statements ...string) error {
+	var err error
+	for range 100 {
+		if err = d.execOnce(ctx, statements); err == nil || !rolledBack(err) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
+}
+
+// rolledBack reports whether the error's text holds the SQLSTATE of a deadlock or of a failed
+// serialization, which a Galera node also returns when it certifies a commit.
+func rolledBack(err error) bool {
+	return strings.Contains(err.Error(), "40001") || strings.Contains(err.Error(), "40P01")
+}
+
+func (d *Database) execOnce(ctx context.Context, statements []string) error {
 	tx, err := d.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -39,12 +58,12 @@ func (d *Database) exec(ctx context.Context, statements ...string) error {
 	return tx.Commit()
 }
 
-// Compact makes earlier cursors older than the kept history.
+// Compact makes all earlier cursors older than the store's remaining history.
 func (d *Database) Compact(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_rosters SET revision = revision + 10000 WHERE")
 }
 
-// Tamper writes a shard's or a member's record, or one that belongs to it.
+// Tamper writes a shard's or a member's record, or a record that belongs to the shard or member.
 func (d *Database) Tamper(ctx context.Context, what conformance.Tampering, name string) error {
 	data, roster := Damage(what, name, OfServers())
 	if len(data)+len(roster) == 0 {
@@ -62,7 +81,7 @@ func (d *Database) Wipe(ctx context.Context) error {
 	return d.exec(ctx, statements...)
 }
 
-// Snapshot copies every row. restore writes them back.
+// Snapshot copies every row, and returns a function that writes the rows back.
 func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) error, err error) {
 	copies := fmt.Sprintf("copy_%d_", time.Now().UnixNano())
 	var statements []string
@@ -77,26 +96,27 @@ func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) 
 	return func(ctx context.Context) error { return d.exec(ctx, statements...) }, nil
 }
 
-// Fork records an incarnation other than the server's, as after a promotion or in a copy.
+// Fork records an incarnation that differs from the server's. A promotion or a copy has the same
+// effect.
 func (d *Database) Fork(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_namespaces SET incarnation = 'another' WHERE")
 }
 
-// LyingProbe returns a statement for a dialect's file whose condition always holds. The parameter
-// has a suffix if the database does not know its type.
+// LyingProbe returns a probe statement for an SQL dialect's file. Its condition is always true. The
+// suffix follows the statement's parameter, for databases that cannot infer the parameter's type.
 func LyingProbe(suffix string) string {
 	return "\n-- name: probe_update\nUPDATE tenure_probes SET version = :version" + suffix + " WHERE id = :id AND :seen" + suffix + " > 0;\n"
 }
 
-// How describes how to open a backend.
+// How contains the options for opening a backend.
 type How struct {
 	Existing bool // without Create
-	Lying    bool // the probe's condition always holds
+	Lying    bool // the probe's condition is always true
 	Wire     *Wire
 }
 
-// Conformance describes the namespace to the suite, with a function that opens a backend on a
-// namespace. The backends' stores count calls.
+// Conformance returns the namespace as a Store for the suite. The open function opens a backend on
+// a namespace. The backends' calls are counted in calls.
 func (d *Database) Conformance(
 	calls *Calls, open func(ctx context.Context, namespace string, how How) (driver.Backend, error),
 ) *conformance.Store {

@@ -1,8 +1,9 @@
-// Package sqlfault puts a faulty network between an SQL backend and its store, and counts its
-// calls. It is for tests.
+// Package sqlfault simulates a faulty network between an SQL backend and its store, for tests, and
+// counts the backend's calls.
 //
-// It acts on whole transactions. A lost request is a transaction that never began. A lost reply is
-// one that ended without an answer. For breaks in the middle of one there is a proxy before a real
-// server ([CheckNetwork]). The package also has the shared steps of the server backends' tests, and
-// the shared parts of their benchmarks.
+// Faults affect whole transactions. If the request for a transaction is lost, the transaction never
+// begins. If only the reply is lost, the transaction runs, but the caller gets no answer. To break
+// the connection in the middle of a transaction, use a proxy in front of a real server
+// ([CheckNetwork]). The package also contains code that the tests and benchmarks of server backends
+// share.
 package sqlfault

@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// GuardedTx is a transaction of the application that can be fenced.
+// GuardedTx is an application's transaction that can be fenced.
 type GuardedTx struct {
 	Fence            func(ctx context.Context, fence driver.Fence) error
 	Exec             func(ctx context.Context, statement string) error
 	Commit, Rollback func(ctx context.Context) error
 }
 
-// Guard describes a fence for transactions to the suite. Texts are in a table of db that TextsTable
-// made, separate for each namespace.
+// Guard returns a transaction fence for the suite. The statement TextsTable creates the table that
+// contains the texts of all namespaces.
 func (d *Database) Guard(name string, begin func(ctx context.Context, b driver.Backend) (*GuardedTx, error)) conformance.Guard {
 	return conformance.Guard{
 		Name:  name,
@@ -57,11 +57,11 @@ func (d *Database) Guard(name string, begin func(ctx context.Context, b driver.B
 	}
 }
 
-// TextsTable creates the table of [Database.Guard].
+// TextsTable is the statement that creates the table for [Database.Guard].
 const TextsTable = "CREATE TABLE texts (namespace VARCHAR(200), line VARCHAR(64))"
 
-// FenceTx returns the guard by the backend's method FenceTx. If begin is nil, it uses a transaction
-// of db.
+// FenceTx returns the Guard that uses the backend's method FenceTx. If begin is nil, the Guard uses
+// a transaction of d.DB.
 func (d *Database) FenceTx(begin func(ctx context.Context) (*stdsql.Tx, error)) conformance.Guard {
 	if begin == nil {
 		begin = func(ctx context.Context) (*stdsql.Tx, error) { return d.DB.BeginTx(ctx, nil) }

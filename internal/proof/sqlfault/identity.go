@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// TamperIdentity returns ways to overwrite and remove a namespace's identity, in the data and in
-// the roster, for outage.Identity.
+// TamperIdentity returns functions for outage.Identity. The functions overwrite or remove a
+// namespace's identity in the data or in the roster.
 func TamperIdentity(data, roster *stdsql.DB) map[string]func(namespace string) error {
 	one := func(db *stdsql.DB, statement string) func(string) error {
 		return func(namespace string) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// CheckIdleCost counts the calls of a process that owns shards and observes, for 1 and for 10,000
-// shards. open opens a namespace that polls every 10 s.
+// CheckIdleCost counts the calls of an observing process that owns 1 shard, and of an observing
+// process that owns 10,000 shards. The open function opens a namespace with a poll period of 10 s.
 func CheckIdleCost(t *testing.T, open func(namespace string, calls *Calls) driver.Backend) {
 	t.Helper()
 	const heartbeats = 20
@@ -49,7 +49,7 @@ func CheckIdleCost(t *testing.T, open func(namespace string, calls *Calls) drive
 	}
 }
 
-// Heartbeats makes members beat for some rounds, several at a time.
+// Heartbeats makes members send heartbeats for some rounds, several members at a time.
 func Heartbeats(t testing.TB, b driver.Backend, members, rounds int) {
 	t.Helper()
 	var beats sync.WaitGroup

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Labels joins under so many new labels that some would be removed, on a backend that may not
-// remove any. The joins must not fail for that.
+// Labels joins under so many new labels that the backend tries to remove some of them. The backend
+// has no permission to remove labels, but the joins must still succeed.
 func Labels(t *testing.T, b driver.Backend) {
 	t.Helper()
 	const joins = 2 * driver.MaxIdleLabels

@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lockClaims returns claims on n locks that were never claimed, if begin is new.
+// lockClaims returns claims on n locks whose names start with begin. A new value of begin yields
+// locks that were never claimed.
 func lockClaims(begin string, n int) []driver.Claim {
 	c := Claims(n)
 	for i := range c {
@@ -26,8 +27,8 @@ func fencesOf(granted []driver.AcquireResult) []driver.Fence {
 	return fences
 }
 
-// Locks claims that many locks once each, and releases them. between runs before each release. It
-// returns the fences of the last call.
+// Locks makes the given number of calls, each of which claims and then releases 500 new locks. The
+// between function runs before each release. Locks returns the fences of the last call.
 func Locks(t testing.TB, s driver.Session, begin string, calls int, between func()) []driver.Fence {
 	t.Helper()
 	const perCall = 500
@@ -43,8 +44,8 @@ func Locks(t testing.TB, s driver.Session, begin string, calls int, between func
 	return last
 }
 
-// CheckLocks claims and releases 5,000 locks once each. Few rows may stay, rows with a head must
-// stay, and observers must miss nothing (R2).
+// CheckLocks claims and releases 5,000 locks, each once. Few rows may remain, but rows with a head
+// must remain, and observers must not miss a change (R2).
 func CheckLocks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -98,7 +99,7 @@ func CheckLocks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	checkDeadLock(t, s, first[1])
 }
 
-// checkLockClaims claims a held lock, one whose row is gone, and a free one.
+// checkLockClaims claims a held lock, a lock without a row, and a free lock.
 func checkLockClaims(t *testing.T, b driver.Backend, s driver.Session, held, gone, free driver.Fence) {
 	t.Helper()
 	other, newest := Join(t, b, "n2"), free.Token
@@ -147,7 +148,7 @@ func checkLockClaims(t *testing.T, b driver.Backend, s driver.Session, held, gon
 	}
 }
 
-// checkDeadLock uses the fence of a lock whose row is gone.
+// checkDeadLock makes calls with the fence of a lock that no longer has a row.
 func checkDeadLock(t *testing.T, s driver.Session, dead driver.Fence) {
 	t.Helper()
 	other, _ := Acquire(t, s, []driver.Claim{{Shard: "beside"}})

@@ -16,10 +16,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// BenchmarkMany makes one process acquire 10,000 shards, then 100,000, and hand them over to
-// another. open returns two backends of one new namespace. It reports the times, the reads of
-// single heads, and the memory of an owned and an unowned shard, without the goroutine of its
-// handler.
+// BenchmarkMany makes one process acquire 10,000 shards and hand them over to another process. A
+// second run uses 100,000 shards. The open function returns two backends on one new namespace.
+// BenchmarkMany reports the times, the number of single-head reads, and the memory per owned and
+// per unowned shard. It does not count the handlers' goroutines.
 func BenchmarkMany(b *testing.B, open func(b *testing.B) [2]driver.Backend) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("shards=%d", n), func(b *testing.B) {
@@ -53,8 +53,8 @@ func BenchmarkMany(b *testing.B, open func(b *testing.B) [2]driver.Backend) {
 	}
 }
 
-// reserveGoroutines makes the runtime keep the heap memory of n goroutines, so that the handlers'
-// goroutines, which use it again, do not count.
+// reserveGoroutines makes the runtime keep the memory of n ended goroutines. The handlers'
+// goroutines reuse this memory, so the benchmark does not count it.
 func reserveGoroutines(n int) {
 	end := make(chan struct{})
 	var all sync.WaitGroup
@@ -73,8 +73,8 @@ func heapInUse() int64 {
 }
 
 // BenchmarkMoves moves one shard back and forth between two processes: by a hand-over, by a
-// Withdraw beside the one standby, and by a release that the successor observes. It reports medians
-// from the order until the successor's handler runs.
+// Withdraw with one standby, and by a release that the successor observes. It reports the median
+// time from the request until the successor's handler runs.
 func BenchmarkMoves(b *testing.B, open func(b *testing.B) [2]driver.Backend) {
 	move := map[string]func(p *pair, from int) error{
 		"handover": func(p *pair, from int) error {
@@ -113,7 +113,7 @@ func BenchmarkMoves(b *testing.B, open func(b *testing.B) [2]driver.Backend) {
 	}
 }
 
-// pair is two processes that serve shards of one namespace.
+// pair contains two processes that serve shards of one namespace.
 type pair struct {
 	members [2]*core.Elector
 	reads   atomic.Int64 // of heads
@@ -145,7 +145,7 @@ func startPair(b *testing.B, on [2]driver.Backend) *pair {
 			b.Fatal(err)
 		}
 		p.members[i] = e
-		own := func(ctx context.Context, _ *core.Lease) error { // so that both are members
+		own := func(ctx context.Context, _ *core.Lease) error { // both processes must be members
 			p.grant(i)
 			<-ctx.Done()
 			return nil
@@ -190,7 +190,7 @@ func (p *pair) contend(b *testing.B, i int, shards []string) {
 	}
 }
 
-// await waits until member i was granted n shards.
+// await waits until member i has been granted n shards.
 func (p *pair) await(b *testing.B, i int, n int64) {
 	b.Helper()
 	limit := time.After(2 * time.Minute)

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// CheckNames makes rows with names and tokens that cannot have been written in order, as by a
-// compromised member. The backend must return none of them, and the other records must stay usable.
+// CheckNames creates rows with names and tokens that no correct member writes, as a compromised
+// member could. The backend must return none of these rows, and the other records must stay usable.
 func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")

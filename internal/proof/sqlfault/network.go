@@ -12,17 +12,18 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// patience is how long a call of CheckNetwork waits before it counts as lost.
+// patience is how long CheckNetwork waits for a call before counting it as lost.
 const patience = 250 * time.Millisecond
 
-// CheckNetwork writes through a proxy with faults, until some commits were applied without an
-// answer. Each entry must be in the log once. The proxy cuts connections, loses requests and
-// replies, delivers requests after their callers gave up, and lets single bytes through, also in
-// the middle of statements. The framer finds the client's messages.
+// CheckNetwork writes through a proxy with faults, until some commits have been applied without an
+// answer. Each entry must then be in the log exactly once. The proxy cuts connections, loses
+// requests and replies, delivers requests after their callers have given up, and forwards bytes one
+// at a time. These faults also occur in the middle of statements. The framer finds the client's
+// messages.
 //
-// Each round of the faults begins to lose requests and replies at another message of an append, so
-// that each message has its turn, including the commit. With -short there are a third of the
-// rounds.
+// In each round, the loss of requests and replies starts at a different message of an append.
+// Together, the rounds cover every message, including the commit. With -short, CheckNetwork runs a
+// third of the rounds.
 func CheckNetwork(
 	t *testing.T, server string, framer faultproxy.Framer, open func(addr string) driver.Backend,
 ) {
@@ -47,7 +48,7 @@ func CheckNetwork(
 	rounds := int64(share.Of(t, "messages of an append", int(messages), int(messages+2)/3))
 	round := rand.Int64N(messages) // chooses the first message
 	t.Logf("from message %d on", round)
-	// at applies hit to the round's message.
+	// When the round's message arrives, hit is called.
 	at := func(ctx context.Context, hit func() faultproxy.Verdict, until func(before, now faultproxy.Stats) bool) error {
 		var sent atomic.Int64
 		return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Decide: func([]byte) faultproxy.Verdict {
@@ -106,7 +107,7 @@ func CheckNetwork(
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })
 }
 
-// cut ends all connections. Afterwards two new ones get no answer.
+// cut ends all connections. After the cut, two new connections get no answer.
 func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
 	accepted := proxy.Stats().Accepted
 	if err := proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil {
@@ -119,8 +120,8 @@ func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
 	return proxy.Set(faultproxy.Faults{})
 }
 
-// messagesOfAppend returns how many messages an append sends. It takes the least of some appends,
-// because the backend's other messages may be among them.
+// messagesOfAppend returns the number of messages that an append sends. Because the count may
+// include other messages of the backend, messagesOfAppend returns the minimum over several appends.
 func messagesOfAppend(t *testing.T, b driver.Backend, proxy *faultproxy.Proxy) int64 {
 	t.Helper()
 	w, err := NewWriter(t.Context(), b, "counted")

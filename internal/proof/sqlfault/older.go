@@ -12,14 +12,15 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// Floored is a backend that returns its floor.
+// Floored is a backend that can report its floor.
 type Floored interface {
 	driver.Backend
 	Floor(ctx context.Context) (driver.Token, error)
 }
 
-// CheckOlderTables makes the namespace "app" continue with its tokens. It is of a release that
-// recorded no incarnation, in tables of their first version. Open migrates.
+// CheckOlderTables opens the namespace "app" in tables of the first version. The namespace comes
+// from a release that recorded no incarnation. Opening migrates the tables, and the namespace must
+// continue with its tokens.
 func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open func() Floored) {
 	t.Helper()
 	statements := []string{

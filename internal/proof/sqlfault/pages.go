@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// CheckPageBytes reads a log that is much larger than a page, without a limit of entries, through a
-// proxy. A page may take about a page of bytes.
+// CheckPageBytes reads a log through a proxy. The log is much larger than a page, and the read does
+// not limit the number of entries. The reply for a page must not be much larger than a page.
 func CheckPageBytes(t *testing.T, server string, open func(addr string) driver.Backend) {
 	t.Helper()
 	const commits, size, most = 24, 1 << 20, 6 << 20

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// quietAfter is how long nothing happens before CheckQuiet begins to count.
+	// quietAfter is how long CheckQuiet waits without changes before it begins to count.
 	quietAfter = 11 * time.Second
-	// quietBeats is the number of a member's heartbeats during which it counts.
+	// quietBeats is the number of each member's heartbeats during which CheckQuiet counts calls.
 	quietBeats = 4
 )
 
-// CheckQuiet makes members with a TTL of 10 s share ten shards, one member for each backend. After
-// a quiet time it counts their calls to the store with count, which may be most a second. The
-// members' heartbeats measure the seconds, because a busy machine delays both. It does not judge a
-// time at whose beginning or end hears is false, because a process that does not hear the others
-// polls.
+// CheckQuiet makes members with a TTL of 10 s share ten shards, with one member for each backend.
+// After a quiet time, it uses count to count their calls to the store. The number of calls per
+// second must not exceed most. CheckQuiet measures time in heartbeats, because a busy machine
+// delays heartbeats and calls alike. It ignores a period if hears returns false at the beginning or
+// end, because a process that does not hear the others polls.
 func CheckQuiet(
 	t *testing.T, most float64, what string, count func() int64, hears func() bool, backends ...driver.Backend,
 ) {
@@ -74,11 +74,11 @@ func CheckQuiet(
 	}
 	ample.Wait(t, "the members do not share the shards", settled)
 	time.Sleep(quietAfter)
-	// A late heartbeat brings others, so a busy machine costs more for a while. The rate without
-	// such a while counts.
+	// A late heartbeat causes more heartbeats, so members on a busy machine make more calls for a
+	// while. Therefore, the test uses the smallest rate.
 	rate := math.Inf(1)
-	// If a change is seen before its hint came, readers poll for a minute, which is about five of
-	// these times.
+	// If a change is seen before its hint arrives, readers poll for a minute, which is about five
+	// of these quiet times.
 	for times, judged := 0, 0; judged < 7 && times < 12; times++ {
 		ample.Wait(t, "not all hear each other", hears)
 		last, before := beats.Load()+int64(quietBeats*len(members)), count()

@@ -13,14 +13,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Setup is the common set-up of the tests of PostgreSQL and of MySQL.
+// Setup is shared by the PostgreSQL and MySQL tests.
 type Setup struct {
 	Kind    servers.Kind
 	Pool    *servers.Pool
 	Driver  string // its name in database/sql
 	Opener  driver.Opener
 	Migrate func(ctx context.Context, dsn string) error
-	// makes a namespace that is missing
+	// Open opens a namespace, and creates it if it is missing.
 	Open func(ctx context.Context, dsn, namespace string) (driver.Backend, error)
 }
 
@@ -54,14 +54,14 @@ func (s *Setup) System(t *testing.T) system.Config {
 			Servers: []*servers.Server{server},
 			Addrs:   []string{dsn.Addr()},
 			Settings: func(through []string, namespace string) any {
-				// Not Settings, which would hide the password.
+				// A map replaces Settings, which would hide the password.
 				return map[string]any{"dsn": dsn.At(through[0]).Reveal(), "namespace": namespace, "create": true}
 			},
 		}
 	})
 }
 
-// IdentityTampered overwrites and removes the identity of namespaces whose members run.
+// IdentityTampered overwrites and removes the identity of namespaces while their members run.
 func (s *Setup) IdentityTampered(t *testing.T) {
 	dsn := s.migrated(t, s.Pool.Get(t, s.Kind, nil))
 	db := s.DB(t, dsn)
@@ -75,8 +75,8 @@ func (s *Setup) IdentityTampered(t *testing.T) {
 	}, TamperIdentity(db, db))
 }
 
-// LostConnection loses connections in silence. An idle member has conns of them, and repeats a look
-// that has no answer for patience.
+// LostConnection runs outage.Lost. The arguments are an idle member's number of connections, and
+// the time after which it repeats an unanswered poll.
 func (s *Setup) LostConnection(t *testing.T, conns int, patience time.Duration) {
 	dsn := s.migrated(t, s.Pool.Get(t, s.Kind, nil))
 	outage.Lost{Addr: dsn.Addr(), Conns: conns, Notice: patience, Open: func(t *testing.T, addr, namespace string) driver.Backend {
@@ -100,7 +100,7 @@ func Tx(t testing.TB, db *stdsql.DB, level stdsql.IsolationLevel) *stdsql.Tx {
 	return tx
 }
 
-// Exec runs statements, on a database or in a transaction.
+// Exec runs statements on a database or in a transaction.
 func Exec(t testing.TB, on interface {
 	ExecContext(context.Context, string, ...any) (stdsql.Result, error)
 }, texts ...string) {
@@ -112,8 +112,8 @@ func Exec(t testing.TB, on interface {
 	}
 }
 
-// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, on a
-// backend of a new database each, and from a member that was evicted.
+// BenchmarkAcquire10000 claims 10,000 shards in one call. The benchmark measures first claims, each
+// time in a new database, and claims on the shards of an evicted member.
 func BenchmarkAcquire10000(b *testing.B, opened, fresh func(b *testing.B) driver.Backend) {
 	b.Run("takeover", func(b *testing.B) {
 		be := opened(b)

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// slowCase is the duration of a flush, and the TTL of members.
+// slowCase contains the duration of a flush and the TTL of the members.
 type slowCase struct {
 	flush, ttl time.Duration
 	appends    bool
@@ -32,28 +32,30 @@ func (c slowCase) String() string {
 }
 
 const (
-	// slowMedian limits the median of heartbeats, in flushes: a commit that begins during another's
-	// flush waits for the rest of it, and for its own.
+	// slowMedian limits the median duration of heartbeats, in flushes. A commit that begins during
+	// another commit's flush waits for the rest of that flush and for a second one.
 	slowMedian = 2
-	// slowParts: no trust may lapse if one flush is shorter than the TTL divided by slowParts.
+	// slowParts limits the lapses of trust. If a flush is shorter than TTL/slowParts, no trust may
+	// lapse.
 	slowParts = 4
 )
 
-// SlowDiskFlags are the flags of SlowDisk.
+// SlowDiskFlags contains SlowDisk's flags.
 type SlowDiskFlags struct {
 	all    *bool
 	config *string
 }
 
-// SlowDiskFlag defines the flags of SlowDisk. A test package calls it once, in a variable.
+// SlowDiskFlag defines the flags of SlowDisk. A test package calls SlowDiskFlag once, to initialize
+// a variable.
 func SlowDiskFlag() SlowDiskFlags {
 	return SlowDiskFlags{flag.Bool("slowdisk", false, "play every case of the slow disk"),
 		flag.String("slowdisk.config", "", "a line of the server's configuration")}
 }
 
 // SlowDisk runs three members on a server whose disk flushes slowly (E4). The server counts the
-// flushes, so a busy machine changes no count. All cases take about two minutes; without the flag
-// there is one.
+// flushes, so a busy machine does not change the counts. All cases together take about two minutes.
+// Without the flag -slowdisk, SlowDisk runs only one case.
 func (s *Setup) SlowDisk(t *testing.T, flags SlowDiskFlags) {
 	t.Parallel()
 	flushes := []time.Duration{300 * time.Millisecond}
@@ -142,7 +144,7 @@ func (s *Setup) member(t *testing.T, dsn servers.DSN, node string, c slowCase, r
 	})
 }
 
-// record is what the hooks of all members report while measured is set.
+// record collects the reports of all members' hooks while measured is set.
 type record struct {
 	joined, granted atomic.Int64
 	measured        atomic.Bool
@@ -158,9 +160,10 @@ type record struct {
 
 func (r *record) hooks() core.Hooks {
 	return core.Hooks{
-		OnGrant: func(core.LeaseEvent) { r.granted.Add(1) },
-		OnSession: func(e core.SessionEvent) {
+		OnEvent: func(e core.Event) {
 			switch {
+			case e.Kind == core.LeaseGranted:
+				r.granted.Add(1)
 			case e.Kind == core.SessionJoined:
 				r.joined.Add(1)
 			case e.Kind == core.SessionLapsed && r.measured.Load():
@@ -169,7 +172,7 @@ func (r *record) hooks() core.Hooks {
 				r.lapses = append(r.lapses, time.Now())
 			}
 		},
-		CallStart: func(ctx context.Context, c core.Started) (context.Context, func(error)) {
+		CallStart: func(ctx context.Context, c core.Call) (context.Context, func(error)) {
 			if c.Kind != "beat" || !r.measured.Load() {
 				return ctx, nil
 			}

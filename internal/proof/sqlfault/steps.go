@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Join joins under a new session id, with a TTL of 10 seconds.
+// Join joins with a new session id and a TTL of 10 seconds.
 func Join(t testing.TB, b driver.Backend, node string) driver.Session {
 	t.Helper()
 	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node,
@@ -34,7 +34,7 @@ func Update(t testing.TB, s driver.Session) {
 	}
 }
 
-// Claims returns claims on n shards without a record.
+// Claims returns claims on n shards that have no record.
 func Claims(n int) []driver.Claim {
 	c := make([]driver.Claim, n)
 	for i := range c {
@@ -43,8 +43,8 @@ func Claims(n int) []driver.Claim {
 	return c
 }
 
-// Acquire makes claims that must all be granted. It returns their results, and the claims that
-// would follow.
+// Acquire makes claims, all of which the store must grant. It returns the results, and claims that
+// take over the same shards from the new owner.
 func Acquire(
 	t testing.TB, s driver.Session, batch []driver.Claim,
 ) (results []driver.AcquireResult, next []driver.Claim) {
@@ -72,7 +72,7 @@ func AppendOf(f driver.Fence, number driver.WriteNo, payloads ...[]byte) driver.
 	return w
 }
 
-// PutOf returns a write of items.
+// PutOf returns a write that puts items.
 func PutOf(f driver.Fence, number driver.WriteNo, keys ...string) driver.Write {
 	w := driver.Write{Fence: f, Number: number, Nonce: 7}
 	for _, key := range keys {
@@ -91,8 +91,9 @@ func Commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult 
 	return res[0]
 }
 
-// CheckChunks reads a log whose commits have several entries each, in smaller pieces, after a trim
-// in the middle of one, with queries by hand, and damaged.
+// CheckChunks reads a log in which each commit has several entries. The reads use pages that are
+// smaller than a commit, and handwritten queries. It also reads after a trim in the middle of a
+// commit, and after damage.
 func CheckChunks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -169,7 +170,6 @@ func CheckChunks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	}
 }
 
-// show lists entries with the numbers of their commits.
 func show(entries []driver.Entry) string {
 	var text strings.Builder
 	for _, e := range entries {
@@ -186,10 +186,10 @@ func FaultWhileWriting(
 	return faultWhileWriting(t, b, faults, 0, hit, func(Outcomes) bool { return true })
 }
 
-// writesAgain waits until something more is written.
+// writesAgain waits until another write has succeeded.
 func writesAgain(ctx context.Context, wrote <-chan struct{}) {
 	select {
-	case <-wrote: // may be from before the fault
+	case <-wrote: // the write may be from before the fault
 	default:
 	}
 	select {
@@ -198,8 +198,8 @@ func writesAgain(ctx context.Context, wrote <-chan struct{}) {
 	}
 }
 
-// faultWhileWriting does the same with a writer that gives each attempt patience, 0 for no limit,
-// and until enough returns true.
+// faultWhileWriting is like FaultWhileWriting, but injects faults until enough returns true. Unless
+// it is 0, patience limits each of the writer's attempts.
 func faultWhileWriting(
 	t *testing.T, b driver.Backend, faults int64, patience time.Duration,
 	hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool,
@@ -217,14 +217,14 @@ func faultWhileWriting(
 	var hits atomic.Int64
 	var last atomic.Bool
 	done := make(chan error, 1)
-	// Something is written between two faults, because a server that fails again as soon as it is
-	// back serves no client.
+	// The writer writes at least one entry between two faults. A server that failed again as soon
+	// as it was back would serve no client.
 	wrote := make(chan struct{}, 1)
 	go func() {
 		for !last.Load() {
 			n, err := hit(ctx)
 			if err != nil {
-				end(err) // the writer would wait for a server that is gone
+				end(err) // otherwise, the writer would wait for a server that is gone
 				done <- err
 				return
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckUntold changes a record by a process whose hints do not reach the reader, after a quiet time
-// with heartbeats only. The reader must find the change (O2). It does so once for each function in
-// before, which brings the reader to its starting point.
+// CheckUntold checks that a reader finds a change without a hint (O2). After a quiet time with only
+// heartbeats, a process that cannot send hints to the reader changes a record. Each function in
+// before brings the reader to a different starting point for the check.
 func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) {
 	t.Helper()
 	s := Join(t, writer, "n1")
@@ -34,7 +34,7 @@ func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) 
 			v, err := reader.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 			observed <- seen{v, err}
 		}()
-		time.Sleep(200 * time.Millisecond) // after its first look
+		time.Sleep(200 * time.Millisecond) // after the reader's first look
 		res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: s.ID()}})
 		if err != nil || res[0].Err != nil {
 			t.Fatal(res, err)

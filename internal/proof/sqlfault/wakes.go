@@ -9,8 +9,9 @@ import (
 )
 
 // CheckWakes makes many commits while an Observe waits, and many changes of owner while a TailLog
-// waits. Neither may poll for the other's changes (O3). The reader polls every 10 s and may be the
-// writer. calls are the reader's.
+// waits. These changes are irrelevant to the waiting call, and must not make the call poll (O3).
+// The reader polls every 10 s, and may be the same backend as the writer. The calls argument counts
+// the reader's calls.
 func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 	t.Helper()
 	const changes, looks, poll = 200, 10, 10 * time.Second

@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// Calls counts transactions. A read of several rows outside a transaction counts as one. Safe for
-// concurrent use.
+// Calls counts transactions. A read of several rows outside a transaction counts as one
+// transaction. Calls is safe for concurrent use.
 type Calls struct{ Reads, Writes atomic.Int64 }
 
-// Wire is a network between a backend and its store. The zero value has no fault. Safe for
-// concurrent use. Each fault lasts until its returned function is called, and one is in force at a
-// time.
+// Wire is a network between a backend and its store. The zero value has no fault. Only one fault is
+// active at a time. A fault lasts until the test calls the returned function. A Wire is safe for
+// concurrent use.
 type Wire struct {
 	mu    sync.Mutex
 	fault fault
@@ -31,13 +31,13 @@ const (
 	severed
 )
 
-// Pass sends a request over the wire and waits for its reply. writes reports whether it may change
-// the store.
+// Pass sends a request over the wire and waits for its reply. If the request may change the store,
+// writes must be true.
 func (w *Wire) Pass(ctx context.Context, writes bool, call func(context.Context) error) error {
 	w.mu.Lock()
 	fault := w.fault
 	if (fault == holding || fault == repliesLost) && !writes {
-		fault = none // so that a call of several steps gets to the decisive one
+		fault = none // a call of several steps must reach the decisive step
 	}
 	reply := make(chan error, 1)
 	if fault == holding {
@@ -80,17 +80,17 @@ func (w *Wire) begin(f fault) (end func()) {
 	return func() { w.set(none) }
 }
 
-// DropRequests loses transactions before they begin. They get no answer.
+// DropRequests loses transactions before they begin, so their callers get no answer.
 func (w *Wire) DropRequests() (end func()) { return w.begin(requestsLost) }
 
-// DropReplies runs transactions, and loses the answers of those that write.
+// DropReplies runs transactions, but loses the answers of transactions that write.
 func (w *Wire) DropReplies() (end func()) { return w.begin(repliesLost) }
 
 // Cut fails transactions before they begin.
 func (w *Wire) Cut() (heal func()) { return w.begin(severed) }
 
-// Hold keeps writing transactions back until release runs them in order, including those that their
-// caller has given up.
+// Hold holds back writing transactions until release runs them in order, including transactions
+// that their callers have abandoned.
 func (w *Wire) Hold() (release func()) {
 	w.set(holding)
 	return func() {

@@ -14,9 +14,9 @@ import (
 // Outcomes counts the outcomes of a Writer's commits.
 type Outcomes struct{ Acknowledged, Refused, Unknown, UnknownApplied int }
 
-// Writer appends 1, 2, 3 ... to one shard's log under one lease, each exactly once, under any fault
-// of the store. If the outcome of a commit is unknown, it reads it back, as core does. One
-// goroutine uses it.
+// A Writer appends the numbers 1, 2, 3 and so on to one shard's log under one lease. Under any
+// fault of the store, the Writer appends each number exactly once. If the outcome of a commit is
+// unknown, the Writer reads the log, as core does. Only one goroutine may use a Writer.
 type Writer struct {
 	Outcomes
 	b     driver.Backend
@@ -41,8 +41,8 @@ func NewWriter(ctx context.Context, b driver.Backend, shard driver.ShardID) (*Wr
 	return &Writer{b: b, s: s, fence: res[0].Fence, head: res[0].Head}, res[0].Err
 }
 
-// Append writes the next entry, however often it must try. An error means that a rule was broken,
-// or that the context ended.
+// Append writes the next entry, and retries until the entry is written. Append returns an error if
+// a rule was broken or the context ended.
 func (w *Writer) Append(ctx context.Context) error {
 	number := w.head.Number + 1
 	write := driver.Write{Fence: w.fence, Number: number, Nonce: driver.Nonce(rand.Uint64() | 1),
@@ -92,8 +92,8 @@ func (w *Writer) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, w.patience)
 }
 
-// Check reads the whole log, which must have each entry once and in order. It repeats failed reads
-// while the context allows, because their connections may have had an earlier fault.
+// Check reads the whole log. The log must contain each entry once and in order. An earlier fault
+// may have broken connections, so Check repeats failed reads until the context ends.
 func (w *Writer) Check(ctx context.Context) error {
 	after := driver.Seq(0)
 	for after < w.head.Seq {

@@ -7,66 +7,69 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// Config configures Run. Opener and Store are required. With the zero value of everything else it
-// is the standard run, which takes 6 to 10 s for each seed.
+// Config configures Run. Opener and Store are required. If all other fields are zero, Run makes the
+// standard run, which takes 6 to 10 s per seed.
 type Config struct {
-	// Opener opens the backend, here and in the members. Main or Member must get it too.
+	// Opener opens the backend in this process and in the members. Pass Opener to Main or Member,
+	// too.
 	Opener driver.Opener
-	// Store makes an empty namespace for one run. t's cleanup removes it.
-	Store func(t conformance.T, seed uint64) *Store
+	// Store creates an empty namespace for one run. When t ends, its cleanup removes the namespace.
+	Store func(t suite.T, seed uint64) *Store
 
-	// Members is the number of processes, 3 to 8. 0: the seed decides.
+	// Members is the number of processes, 3 to 8. If Members is 0, the seed determines the number.
 	Members int
-	// Shards is the number of shards that they share. Default 6.
+	// Shards is the number of shards that the members share. The default is 6.
 	Shards int
-	// TTL is the members' TTL. Default 500 ms, or the backend's MinTTL if that is more.
+	// TTL is the members' TTL. The default is 500 ms or the backend's MinTTL, whichever is longer.
 	TTL time.Duration
-	// Steps is the number of faults of a schedule. Default 10, at least 4. More are added, up to
-	// twice as many, while there is too little evidence. Enough are MinTakeovers takeovers, and two
-	// writes that were held until another member had been granted their shard.
+	// Steps is the number of faults in a schedule, at least 4. The default is 10. While there is
+	// too little evidence, the schedule continues, up to twice the number of steps. A run needs
+	// MinTakeovers takeovers, and two writes that were held until another member had been granted
+	// the shard.
 	Steps int
-	// Pace is the least time between two writes to one shard. Default TTL/50.
+	// Pace is the minimum time between two writes to one shard. The default is TTL/50.
 	Pace time.Duration
-	// Seeds is the number of runs: seeds 1 to Seeds. Default 3. The flags -system.seeds and
-	// -system.seed, which runs a single one, take precedence.
+	// Seeds is the number of runs. The default is 3. The runs use the seeds 1 to Seeds. The flag
+	// -system.seeds overrides Seeds, and the flag -system.seed selects a single seed.
 	Seeds int
-	// First is the first seed. Default 1. The flag -system.first takes precedence.
+	// First is the first seed. The default is 1. The flag -system.first overrides First.
 	First uint64
 
-	// Parallel is the number of seeds played at a time. Default 1. More need a server each, because
-	// a fault of the store would hit all that share it. The function Parallel returns the value of
-	// the flag -system.parallel.
+	// Parallel is the number of seeds that run at the same time. The default is 1. If Parallel is
+	// more than 1, each seed needs a separate server, because a server fault would affect all seeds
+	// on that server. The function Parallel returns the value of the flag -system.parallel.
 	Parallel int
 
-	// MinWrites and MinTakeovers are the numbers of accepted writes, and of changes of a shard's
-	// owner, that a run must reach. It continues until then, up to a limit, and fails below them,
-	// because it would prove nothing. Defaults 1000 and 5.
+	// MinWrites and MinTakeovers are the minimum numbers of accepted writes and of ownership
+	// changes. A run continues, up to a limit, until it reaches these numbers. A run that does not
+	// reach them proves nothing, so it fails. The defaults are 1000 and 5.
 	MinWrites, MinTakeovers int
 
-	// Control takes the fence away, by a decorator of the backend that no shipped package contains.
-	// If fewer than 19 of 20 runs show damage, Run fails. The flag -system.control sets it.
+	// Control removes the fence. No shipped package contains the backend decorator that does this.
+	// If fewer than 19 of 20 runs show damage, Run fails. The flag -system.control sets Control.
 	Control bool
 }
 
-// Store is an empty namespace for one run, with the faults of its store. A fault may be nil, and
-// the schedules then omit it.
+// Store is an empty namespace for one run, with functions that cause faults in its store. If a
+// function is nil, the schedules omit its fault.
 type Store struct {
-	// Options are the opener's settings, as a value that encoding/json can write and read back: the
-	// backend's own settings, or a map. They describe how another process reaches the store. No
-	// output shows them.
+	// Options are the opener's settings, with which another process reaches the store. The value
+	// must be one that encoding/json can write and read back, such as the backend's settings or a
+	// map. No output contains the settings.
 	Options any
 
-	// Restart stops the store and starts it again with its data. It returns when the store answers.
+	// Restart stops the store and starts it again with its data. Restart returns when the store
+	// answers.
 	Restart func(ctx context.Context) error
-	// Pause keeps the store from answering writes until resume, which is called exactly once. It
-	// must cause no eviction (C5).
+	// Pause keeps the store from answering writes until resume is called, exactly once. A pause
+	// must not cause evictions (C5).
 	Pause func(ctx context.Context) (resume func() error, err error)
-	// Cut takes the members' connections away until heal, which is called exactly once. It must
-	// cause no eviction (C5).
+	// Cut cuts the members' connections until heal is called, exactly once. A cut must not cause
+	// evictions (C5).
 	Cut func(ctx context.Context) (heal func() error, err error)
 }
 
@@ -76,7 +79,8 @@ const (
 	minSteps   = 4
 )
 
-// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
+// withDefaults returns a copy of c with the defaults filled in. If c is invalid, withDefaults
+// returns an error that explains what to change.
 func (c Config) withDefaults() (Config, error) {
 	if c.Opener.Name == "" || c.Opener.Open == nil || c.Store == nil {
 		return c, errors.New("tenure: system: Config.Opener and Config.Store are required")
@@ -112,7 +116,7 @@ func setInt(n *int, v int) {
 	}
 }
 
-// open opens a backend from options that came as JSON.
+// open opens a backend with options in JSON.
 func open(ctx context.Context, o driver.Opener, options json.RawMessage) (driver.Backend, error) {
 	b, err := o.Open(ctx, func(into any) error { return json.Unmarshal(options, into) })
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package system is the system suite: real processes and real faults, with judges of their
-// behaviour. conformance/system is its public API, and describes a run, its findings and its
-// limits.
+// Package system contains the system suite, which injects real faults into real processes and
+// checks their behavior. The public entry point is conformance.TestSystem, whose documentation
+// describes a run, its findings and its limits.
 //
-// A store that is a server has its faults in three lines. Store.Restart is the Restart of a server
-// of package servers. [Pausing] makes a Store.Pause of the server's Stop and Cont. [Cutting] makes
-// a Store.Cut of the faultproxy between the members and the server. Such a test has a TestMain that
-// calls [Member] first, because members start no servers: see backends/sql/postgres.
+// If the store is a server of package servers, a test needs three lines of code to inject faults.
+// Store.Restart is the server's Restart method. [Pausing] builds Store.Pause from the server's Stop
+// and Cont methods. [Cutting] builds Store.Cut from the faultproxy between the members and the
+// server. The test's TestMain must call [Member] first, because member processes must not start
+// servers. See backends/sql/postgres for an example.
 package system

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// injectAll plays the schedule. At any time at least one member has no fault.
+// injectAll injects the faults of the schedule. At any time, at least one member has no fault.
 func (s *supervisor) injectAll(ctx context.Context) error {
 	defer s.episodes.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,12 +48,13 @@ func (s *supervisor) injectAll(ctx context.Context) error {
 	return s.alone(ctx)
 }
 
-// minLate is the number of writes that a run should hold until another member was granted the
-// shard. The fence is for such writes, so a run without any proves nothing.
+// minLate is the number of late writes that a run should have. A late write is held until another
+// member has been granted the shard. The fence exists to refuse late writes, so a run without them
+// proves nothing.
 const minLate = 2
 
-// goesOn reports whether a schedule has a step n. While there is too little evidence it has more
-// than planned, up to twice as many.
+// goesOn reports whether a schedule has step n. While there is too little evidence, a schedule
+// continues beyond the planned steps, up to twice their number.
 func (s *supervisor) goesOn(n int) bool {
 	switch {
 	case n < s.config.Steps:
@@ -61,7 +62,7 @@ func (s *supervisor) goesOn(n int) bool {
 	case n >= 2*s.config.Steps:
 		return false
 	}
-	s.episodes.Wait() // each has a limit, and may still find something
+	s.episodes.Wait() // each episode has a time limit, and may still produce findings
 	return s.watch.seenTakeovers() < s.config.MinTakeovers || s.lateWrites() < minLate
 }
 
@@ -76,13 +77,13 @@ func (s *supervisor) lateWrites() (n int) {
 	return n
 }
 
-// alone waits until no episode runs and every shard is owned.
+// The method waits until no episode is running and every shard is owned.
 func (s *supervisor) alone(ctx context.Context) error {
 	s.episodes.Wait() // each wait of an episode has a limit
 	return s.await(ctx, "every shard to have an owner", slack+s.ttls(settleTTLs), s.owned)
 }
 
-// choose chooses a member for a step and makes it busy, or returns nil if none is free.
+// choose picks a member for a step and marks it as busy, or returns nil if no member is free.
 func (s *supervisor) choose(st step) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +108,6 @@ func (s *supervisor) choose(st step) *node {
 	return node
 }
 
-// begin records an injected fault.
 func (s *supervisor) begin(st step, process string) *injection {
 	k := &injection{step: st, process: process, at: history.Now()}
 	s.mu.Lock()
@@ -181,7 +181,8 @@ func (s *supervisor) restart(ctx context.Context, node *node, supersede bool) er
 	return err
 }
 
-// stop stops a process for the step's time, and longer until until returns true.
+// stop stops a process for the step's duration. The stop lasts longer if until is not nil and has
+// not yet returned true.
 func (s *supervisor) stop(ctx context.Context, st step, p *process, until func() bool) error {
 	k := s.begin(st, p.Name)
 	if err := p.Stop(); err != nil {
@@ -190,7 +191,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	pause(ctx, st.For)
 	late := false
 	if until != nil {
-		// Without a takeover the process continues as before.
+		// If no takeover happens, the process continues as before.
 		err := s.await(ctx, "the takeover", s.ttls(10), until)
 		late = err == nil && st.Fault == faultSend
 		if err := p.Order(order{Do: doSend}); err != nil {
@@ -201,7 +202,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	err := p.Continue()
 	over := history.Now()
 	if late {
-		// The next fault must not hit the write before the store has it.
+		// The store must have the write before the next fault begins.
 		err := s.await(ctx, "the late write", harness.LateLimit, func() bool { return p.sends() > before || p.Ended() })
 		late = err == nil && p.sends() > before
 	}
@@ -211,7 +212,8 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	return err
 }
 
-// stopHolding stops a process in the middle of a write until another member was granted the shard.
+// stopHolding stops a process in the middle of a write until another member has been granted the
+// shard.
 func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where harness.Point) error {
 	before, _ := p.holds()
 	held := func() bool { n, _ := p.holds(); return n > before || p.Ended() }
@@ -228,14 +230,14 @@ func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where
 			})
 		}
 	}
-	// It writes to no shard, so a write that it may still hold is sent.
+	// The process did not hold a write in time, so it must send any write that it still holds.
 	if err := p.Order(order{Do: doSend}); err != nil {
 		return err
 	}
 	return s.stop(ctx, st, p, nil)
 }
 
-// give makes a member withdraw a shard, or hand it over, for a while.
+// give makes a member temporarily withdraw a shard or hand it over.
 func (s *supervisor) give(ctx context.Context, st step, p *process) error {
 	own := rotate(s.watch.owned(p.Name), st.Shard)
 	if len(own) == 0 {
@@ -270,7 +272,7 @@ func (s *supervisor) successor(not *process) driver.SessionID {
 	return ""
 }
 
-// rotate returns the list, starting at a share of its length.
+// rotate returns the list, rotated to start at a share of its length.
 func rotate[E any](list []E, share float64) []E {
 	i := int(share * float64(len(list)))
 	return slices.Concat(list[i:], list[:i])

@@ -10,7 +10,7 @@ import (
 // Fault injects a fault until undo is called.
 type Fault = func(ctx context.Context) (undo func() error, err error)
 
-// Together injects all faults, or none.
+// Together returns a Fault that injects either all of the faults or none of them.
 func Together(faults []Fault) Fault {
 	return func(ctx context.Context) (func() error, error) {
 		var undos []func() error
@@ -42,8 +42,8 @@ func Pausing(stop func(context.Context) error, cont func() error) func(context.C
 	}
 }
 
-// Cutting returns a Store.Cut by the proxy of the members' connections. It resets them, and refuses
-// new ones.
+// Cutting returns a Store.Cut that uses the proxy for the members' connections. The cut resets open
+// connections and refuses new ones.
 func Cutting(p *faultproxy.Proxy) func(context.Context) (func() error, error) {
 	return func(context.Context) (func() error, error) {
 		if err := p.Refuse(); err != nil {

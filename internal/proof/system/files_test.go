@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 func TestJournalOfAKilledProcess(t *testing.T) {
@@ -50,7 +50,7 @@ func TestConfig(t *testing.T) {
 		Opener: driver.Opener{Name: "x", Open: func(context.Context, func(any) error) (driver.Backend, error) {
 			return nil, nil
 		}},
-		Store: func(conformance.T, uint64) *Store { return &Store{} },
+		Store: func(suite.T, uint64) *Store { return &Store{} },
 	}
 	c, err := base.withDefaults()
 	if err != nil || c.TTL != testTTL || c.Pace != 10*time.Millisecond || c.MinWrites != 1000 || c.MinTakeovers != 5 {

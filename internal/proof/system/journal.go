@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// note is one line of a member's journal: its handlers' calls and their answers, as an application
-// sees them. The calls to the store are in the history.
+// note is one line of a member's journal. The journal contains the handlers' calls and the answers,
+// as an application sees them. The history contains the calls to the store.
 type note struct {
 	Is    noteKind        `json:"is"`
 	At    history.Instant `json:"at"`
@@ -35,15 +35,15 @@ type noteKind string
 
 const (
 	noteStarted noteKind = "started" // the handler was called
-	noteStopped noteKind = "stopped" // it returns, because of Why
+	noteStopped noteKind = "stopped" // the handler returns, because of Why
 	noteWrites  noteKind = "writes"  // a write is about to be made
-	noteWrote   noteKind = "wrote"   // and its outcome
+	noteWrote   noteKind = "wrote"   // the write ended, with its outcome
 	noteWrong   noteKind = "wrong"   // an impossible value was read under a valid lease
-	noteBeat    noteKind = "beat"    // a heartbeat ended that was not lost on the wire
-	noteSlow    noteKind = "slow"    // a heartbeat or a ping ended that took more than TTL/20
+	noteBeat    noteKind = "beat"    // a heartbeat that was not lost on the wire ended
+	noteSlow    noteKind = "slow"    // a heartbeat or a ping that took more than TTL/20 ended
 	noteStill   noteKind = "still"   // this process did not run for more than TTL/20
 	noteHeard   noteKind = "heard"   // a heartbeat of Peer was seen, Took before At
-	noteEvicted noteKind = "evicted" // it reports that it evicted Peer
+	noteEvicted noteKind = "evicted" // the member reports that it evicted Peer
 )
 
 // outcome is core's answer to a write.
@@ -55,8 +55,8 @@ const (
 	wasUnknown  outcome = "unknown"
 )
 
-// journal writes notes into a file. Each goes to the system immediately, so that a killed process
-// loses none. Safe for concurrent use.
+// journal writes notes into a file. Each note is written immediately, so a killed process never
+// loses a note. A journal is safe for concurrent use.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -90,7 +90,8 @@ func (j *journal) close() error {
 	return errors.Join(j.err, j.file.Close())
 }
 
-// loadJournal reads a journal. It ignores an incomplete last line, which a killed process leaves.
+// loadJournal reads a journal. A killed process may leave an incomplete last line, which
+// loadJournal ignores.
 func loadJournal(path string) ([]note, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -111,8 +112,8 @@ func loadJournal(path string) ([]note, error) {
 	return notes, nil
 }
 
-// payload is an entry of a shard's log, and the value of its item: the writer's process, and its
-// beliefs.
+// payload is the content of a log entry, and of the shard's item. A payload contains the writer's
+// process, and the token and head that the writer believes to be current.
 type payload struct {
 	Process string       `json:"process"`
 	N       int64        `json:"n"`

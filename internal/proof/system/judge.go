@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// The checks of this package, besides those of package history.
+// This package makes these checks in addition to the checks of package history.
 const (
 	checkOnce      = "acknowledged-exactly-once"
 	checkBelief    = "nothing-accepted-under-a-superseded-token"
@@ -29,14 +29,14 @@ const (
 	checkEvicted   = "evictions-are-told"
 )
 
-// Judged returns the rules that each run judges: by the logs and journals, the histories of calls,
-// the traces, and the run's end.
+// Judged returns the rules that each run checks. The evidence consists of the logs, the journals,
+// the histories of calls, the traces, and the end of the run.
 func Judged() []string {
 	return []string{"A1", "A2", "C5", "C9", "E1", "F1", "L1", "L2", "M1", "M2", "M3", "S1", "S2", "S3", "S9", "S11", "S15", "S16", "T1", "T2", "T3",
 		"V1", "V2", "V6", "W1"}
 }
 
-// evidence is the output of a run.
+// evidence contains the output of a run.
 type evidence struct {
 	config     Config
 	history    *history.History
@@ -87,8 +87,8 @@ func (e *evidence) logsInOrder() []history.Finding {
 	return out
 }
 
-// belief finds entries that were accepted under another token than their writer believed in (S3). A
-// former owner does such damage if there is no fence.
+// belief finds entries that the store accepted under a token other than the one that their writer
+// believed it held (S3). Without a fence, a former owner causes this damage.
 func (e *evidence) belief() []history.Finding {
 	var out []history.Finding
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
@@ -112,8 +112,9 @@ func (e *evidence) belief() []history.Finding {
 	return out
 }
 
-// once finds acknowledged writes that are not in the log exactly once and in their place. It finds
-// refused writes in the log, and writes that are there twice (S15, S16).
+// The findings are acknowledged writes that are not exactly once, and at the right place, in the
+// log. Refused writes in the log, and writes that are in the log twice, are findings too (S15,
+// S16).
 func (e *evidence) once() []history.Finding {
 	at := map[written][]driver.Entry{}
 	for _, entries := range e.logs {
@@ -182,7 +183,7 @@ func (e *evidence) handlers() []history.Finding {
 	return out
 }
 
-// reads returns the mistakes that handlers found (F1).
+// These are the mistakes that handlers found (F1).
 func (e *evidence) reads() []history.Finding {
 	var out []history.Finding
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
@@ -196,7 +197,7 @@ func (e *evidence) reads() []history.Finding {
 	return out
 }
 
-// shortStops finds leases that lapsed although their process was stopped for less time than its
+// shortStops finds leases that lapsed although the stop of their process was shorter than the
 // remaining trust (S9).
 func (e *evidence) shortStops() []history.Finding {
 	type lease struct {
@@ -233,10 +234,10 @@ func (e *evidence) shortStops() []history.Finding {
 	return out
 }
 
-// outages finds members that were evicted because of an outage of the store, although they had no
-// fault (C5). A process may end its own session: the reply to a join was lost, and it joined again.
-// Some of several servers may serve long before the last one runs again. In that case the outage
-// was over a TTL after the first answer.
+// outages finds members that were evicted because of a store outage, although they had no fault
+// (C5). If the reply to a join was lost, the process joins again, and may thereby end its earlier
+// session. If the store has several servers, some servers may serve long before the last server
+// runs again. With several servers, the outage therefore ends one TTL after the first answer.
 func (e *evidence) outages() []history.Finding {
 	process := map[driver.SessionID]string{}
 	exited := map[string]bool{}
@@ -283,8 +284,8 @@ func (e *evidence) outages() []history.Finding {
 	return out
 }
 
-// evictions finds ended sessions whose end was not reported exactly once, by the process that ended
-// them (C9). A process killed within a TTL of the answer may not have reported it.
+// evictions finds evicted sessions that the evicting process did not report exactly once (C9). If
+// the evicting process was killed within a TTL after the answer, the report may be missing.
 func (e *evidence) evictions() []history.Finding {
 	told := map[driver.SessionID][]string{}
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
@@ -307,7 +308,7 @@ func (e *evidence) evictions() []history.Finding {
 	return out
 }
 
-// evicted returns the evictions that a process knows it made.
+// These are the evictions that the evicting process knows to have succeeded.
 func (e *evidence) evicted() (out []*history.Operation) {
 	for i := range e.history.Operations {
 		if op := &e.history.Operations[i]; op.Kind == history.Evict && op.Outcome == history.OK {
@@ -317,8 +318,8 @@ func (e *evidence) evicted() (out []*history.Operation) {
 	return out
 }
 
-// crashEvictions returns the number of sessions of killed processes that a member evicted, and how
-// many of these the member reported.
+// crashEvictions returns how many sessions of killed processes a member evicted, and how many of
+// these evictions the member reported.
 func (e *evidence) crashEvictions() (all, told int) {
 	process := map[driver.SessionID]string{}
 	for i := range e.history.Operations {
@@ -340,7 +341,7 @@ func (e *evidence) crashEvictions() (all, told int) {
 	return all, told
 }
 
-// killed reports whether a process was killed within a TTL after an instant.
+// killed reports whether a process was killed within a TTL after the given time.
 func (e *evidence) killed(process string, after history.Instant) bool {
 	return slices.ContainsFunc(e.injections, func(k *injection) bool {
 		return k.process == process && k.step.Fault.kills() && k.at > after && k.at < after+history.Instant(e.config.TTL)

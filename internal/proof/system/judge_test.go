@@ -9,11 +9,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// good is the evidence of a run of two processes without a fault: a wrote entries
-// 1 and 2 under token 1, was stopped for a moment, and b wrote entry 3 under token
-// 5.
+// good returns the evidence of a correct run of two processes. Process a wrote entries 1 and 2
+// under token 1 and was stopped for a moment. Process b wrote entry 3 under token 5.
 func good() *evidence {
 	e := &evidence{config: Config{TTL: testTTL}, journals: map[string][]note{},
 		logs: map[driver.ShardID][]driver.Entry{}, history: &history.History{}}
@@ -66,8 +66,9 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	entry := func(e *evidence, i int) *driver.Entry { return &e.logs["s"][i] }
 	const ttl = history.Instant(testTTL)
-	// taken makes b, a member from the beginning or since an instant after the kill of a, take over
-	// after so many TTLs. other delays it by its events at the instant of the kill.
+	// taken makes b take over after so many TTLs. b has been a member from the beginning, or since
+	// an instant after the kill of a. other delays the takeover by its events at the instant of the
+	// kill.
 	taken := func(after float64, since history.Instant, other func(e *evidence, at history.Instant)) func(*evidence) {
 		return func(e *evidence) {
 			at := lastNote(e, "a").At - 1
@@ -124,7 +125,7 @@ func TestJudge(t *testing.T) {
 				Target: "sa", Call: at + 2*ttl, Return: at + 2*ttl + 1, Outcome: history.OK})
 		}
 	}
-	// both applies all of them in order.
+	// both applies all functions in order.
 	both := func(all ...func(*evidence, history.Instant)) func(*evidence, history.Instant) {
 		return func(e *evidence, at history.Instant) {
 			for _, f := range all {
@@ -139,8 +140,8 @@ func TestJudge(t *testing.T) {
 			then(e, at)
 		}
 	}
-	// watches makes b send heartbeats for two TTLs before an instant, except between two others,
-	// and then evict a.
+	// watches makes b send heartbeats for two TTLs before an instant, with a gap between two other
+	// instants, and then evict a.
 	watches := func(e *evidence, at, from, to history.Instant) {
 		for sent := at - 2*ttl; sent < at; sent += ttl / 4 {
 			if sent < from || sent >= to {
@@ -159,8 +160,8 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
-	// reboots makes the store absent for half a TTL, and one of its servers for ten. b then evicts
-	// a.
+	// reboots makes the store absent for half a TTL, and one of its servers for ten TTLs. Process b
+	// then evicts a.
 	reboots := func(after history.Instant) func(*evidence) {
 		return func(e *evidence) {
 			away := late - after - ttl
@@ -334,13 +335,13 @@ func TestMeasure(t *testing.T) {
 	e.injections = append([]*injection{{step: step{Fault: faultKill}, process: "a",
 		at: e.history.Operations[3].Call - 500}}, e.injections...)
 	r := e.measure([]history.Finding{{Overlap: 3 * time.Microsecond}, {Rule: "S3", Check: checkBelief}})
-	r.add(&Report{Runs: 1, Accepted: 10, TTL: testTTL, Took: []time.Duration{2 * testTTL},
-		Faults: map[string]int{string(faultKill): 1}})
+	r.add(&Report{Figures: suite.Figures{Runs: 1, Accepted: 10, TTL: testTTL}, Faults: map[string]int{string(faultKill): 1},
+		took: map[cause][]time.Duration{anyCause: {2 * testTTL}}})
 	if r.Runs != 2 || r.Accepted != 13 || r.Fenced != 1 || r.Ambiguous != 2 || r.Resolved != 1 || r.Damage != 1 ||
-		r.Overlap != 3*time.Microsecond || r.Takeovers != 1 || len(r.Took) != 2 || r.Faults[string(faultKill)] != 2 {
+		r.Overlap != 3 || r.Takeovers != 1 || r.ByForce != 2 || r.Faults[string(faultKill)] != 2 {
 		t.Errorf("measured %+v", r)
 	}
-	if got := r.quantile(1); got != 2 {
-		t.Errorf("the longest takeover is %v TTL, want 2", got)
+	if r.Most != 2 {
+		t.Errorf("the longest takeover is %v TTL, want 2", r.Most)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // memberEnv is the environment variable that makes a process a member.
 const memberEnv = "TENURE_SYSTEM_MEMBER"
 
-// Main is for TestMain. If Run started this test binary as a member, Main makes it one. Otherwise
-// it adds the flags and runs the tests. The result is the exit status.
+// Main implements a TestMain. If Run started this test binary as a member, Main runs the member. In
+// any other process, Main adds the flags and runs the tests. Main returns the exit status.
 //
 //	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 func Main(m *testing.M, openers ...driver.Opener) int {
@@ -24,9 +24,9 @@ func Main(m *testing.M, openers ...driver.Opener) int {
 	return m.Run()
 }
 
-// Member is a part of Main, for a TestMain that does more. It reports whether Run started this
-// process as a member. If so, it returns when the member has ended, with the exit status. Call it
-// first.
+// Member is the part of Main that runs a member. Use Member in a TestMain that also does other
+// work. Member reports whether Run started this process as a member. If so, Member runs the member
+// to its end, and returns the exit status. Call Member first.
 func Member(openers ...driver.Opener) (code int, is bool) {
 	if os.Getenv(memberEnv) == "" {
 		return 0, false
@@ -34,7 +34,7 @@ func Member(openers ...driver.Opener) (code int, is bool) {
 	return runMember(os.Stdin, os.Stdout, os.Stderr, openers), true
 }
 
-// The flags of Run.
+// These are the flags of Run.
 const (
 	seedsFlag    = "system.seeds"
 	firstFlag    = "system.first"
@@ -44,7 +44,8 @@ const (
 	ttlFlag      = "system.ttl"
 )
 
-// AddFlags is a part of Main, for a TestMain that does more. Call it before the flags are parsed.
+// AddFlags is the part of Main that adds the flags. Use AddFlags in a TestMain that also does other
+// work. Call AddFlags before the flags are parsed.
 func AddFlags(fs *flag.FlagSet) {
 	fs.Int(seedsFlag, 0, "how many seeds the system suite runs; 0: as the test says")
 	fs.Uint64(firstFlag, 1, "the first of the seeds that the system suite runs")
@@ -55,11 +56,11 @@ func AddFlags(fs *flag.FlagSet) {
 	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
 }
 
-// Parallel returns the value of the flag -system.parallel, at least 1, for Config.Parallel and the
-// number of servers.
+// Parallel returns the value of the flag -system.parallel, but at least 1. Use the value for
+// Config.Parallel and for the number of servers.
 func Parallel() int { return max(1, flagged[int](flag.CommandLine, parallelFlag)) }
 
-// TTL returns the value of the flag -system.ttl, or standard.
+// TTL returns the value of the flag -system.ttl, or standard if the flag is not set.
 func TTL(standard time.Duration) time.Duration {
 	if ttl := flagged[time.Duration](flag.CommandLine, ttlFlag); ttl > 0 {
 		return ttl
@@ -67,7 +68,7 @@ func TTL(standard time.Duration) time.Duration {
 	return standard
 }
 
-// flagged returns a flag's value. It returns the zero value if AddFlags was not called.
+// flagged returns a flag's value. If AddFlags was not called, flagged returns the zero value.
 func flagged[T any](fs *flag.FlagSet, name string) T {
 	var none T
 	f := fs.Lookup(name)

@@ -20,8 +20,8 @@ import (
 // openLimit limits the opening of the store.
 const openLimit = time.Minute
 
-// runMember is a member process. It reads orders from in until its end, and writes events to out.
-// The result is its exit status.
+// runMember is the main function of a member process. It reads orders from in until the input ends,
+// writes events to out, and returns the exit status.
 func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
 	m := &member{out: harness.NewWriter(out)}
 	if err := m.run(in, openers); err != nil {
@@ -31,8 +31,8 @@ func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
 	return 0
 }
 
-// member is the process that contends and writes. Its fields are set before its
-// goroutines start.
+// member is the process that contends and writes. The fields are set before the member's goroutines
+// start.
 type member struct {
 	config  memberConfig
 	out     *harness.Writer
@@ -83,7 +83,7 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 		Node: c.Node, Supersede: c.Supersede, TTL: c.TTL, Margin: marginOf(c.TTL), LockDir: filepath.Dir(c.Journal), TraceDir: filepath.Dir(c.Journal),
 		Meta:        map[string]string{metaProcess: c.Process},
 		DrainBudget: 6 * c.TTL, BackoffMax: 2 * c.TTL, CallTimeout: max(4*c.TTL, 2*time.Second),
-		Resync: 4 * c.TTL, Seed: c.Seed, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnCall: m.called, OnPeer: m.evicted},
+		Resync: 4 * c.TTL, Seed: c.Seed, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnCall: m.called, OnEvent: m.evicted},
 	})
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 	return m.obey(harness.All[order](orders))
 }
 
-// called records every heartbeat, and each heartbeat or ping that shows that the store is slow.
+// The journal gets every heartbeat, and the delay of each slow heartbeat or ping.
 func (m *member) called(c core.Call) {
 	if c.Kind == "beat" && !errors.Is(c.Err, errLost) {
 		n := note{Is: noteBeat, Took: history.Instant(c.Took)}
@@ -108,16 +108,15 @@ func (m *member) called(c core.Call) {
 	}
 }
 
-// evicted records the member's report of an eviction.
-func (m *member) evicted(e core.PeerEvent) {
+func (m *member) evicted(e core.Event) {
 	if e.Kind == core.PeerEvicted {
 		m.journal.add(note{Is: noteEvicted, Peer: e.Peer.Session})
 	}
 }
 
-// still records until ctx ends when this process did not run. Its clock ticks every TTL/100, and
-// nothing in the process delays it for more than a moment. It also records when other members'
-// heartbeats were seen.
+// The method records the times when this process did not run, until ctx ends. To detect such times,
+// it wakes every TTL/100, and nothing in the process delays it for more than a moment. It also
+// records when this process saw other members' heartbeats.
 func (m *member) still(ctx context.Context) {
 	tick := history.Instant(m.config.TTL / 100)
 	heard := map[driver.SessionID]history.Instant{}
@@ -137,7 +136,7 @@ func (m *member) still(ctx context.Context) {
 	}
 }
 
-// metaProcess is the key of the process in a member's metadata.
+// metaProcess is the key of the process's name in a member's metadata.
 const metaProcess = "process"
 
 func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
@@ -151,11 +150,11 @@ func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
 	return nil, fmt.Errorf("tenure: system: this binary's TestMain gives Main no opener %q", m.config.Opener)
 }
 
-// report writes an event. If the reader has gone, the process ends soon, because its input has
-// ended too.
+// report writes an event, and ignores errors. An error means that the reader is gone, so the input
+// has ended too, and the process ends soon.
 func (m *member) report(e event) { _ = m.out.Write(e) }
 
-// obey runs the elector and follows orders until one to leave, or until there are no more.
+// obey runs the Elector, and carries out orders until the member must leave or the orders end.
 func (m *member) obey(orders <-chan order) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -198,11 +197,11 @@ func (m *member) obey(orders <-chan order) error {
 	}
 }
 
-// move gives a shard away and contends for it again.
+// move gives a shard away, and later contends for it again.
 func (m *member) move(ctx context.Context, o order) {
 	wait, cancel := context.WithTimeout(ctx, 8*m.config.TTL)
 	defer cancel()
-	// Whatever the result, this member no longer contends for the shard.
+	// Even if the move fails, this member no longer contends for the shard.
 	if o.Do == doHandOver {
 		_ = m.elector.HandOver(wait, o.To, string(o.Shard))
 	} else {
@@ -215,6 +214,6 @@ func (m *member) move(ctx context.Context, o order) {
 	case <-ctx.Done():
 		return
 	}
-	// It is refused if another move of the shard has put it back, or at the end.
+	// Contend fails if another move has already contended for the shard, or at the end of the run.
 	_ = m.elector.Contend(m.work.serve, string(o.Shard))
 }

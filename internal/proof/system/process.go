@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// process is one incarnation of a member, in the supervisor. Safe for concurrent use.
+// process is one run of a member, as the supervisor sees it. A process is safe for concurrent use.
 type process struct {
 	*harness.Process
 
@@ -21,8 +21,8 @@ type process struct {
 	at   driver.Token // token of the last of them
 }
 
-// launcher starts processes, all from one thread. Linux kills a child when the thread that started
-// it ends, and this thread ends after the last child.
+// launcher starts all processes from one thread. Linux kills a child when the thread that started
+// the child ends. The launcher's thread ends after the last child.
 type launcher struct {
 	requests chan func()
 	ended    sync.WaitGroup
@@ -37,8 +37,8 @@ func newLauncher() *launcher {
 func (l *launcher) run() {
 	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if onMainThread() {
-		// Except for the main thread, which the runtime keeps. While this goroutine has it, another
-		// one gets another thread.
+		// The runtime never ends the main thread. While this goroutine holds the main thread,
+		// another goroutine gets a different thread.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {
@@ -53,7 +53,8 @@ func (l *launcher) run() {
 	}
 }
 
-// close ends the thread, and so on Linux the processes that it started.
+// close ends the launcher's thread. On Linux, the end of this thread also ends the processes that
+// it started.
 func (l *launcher) close() {
 	close(l.requests)
 	l.ended.Wait()
@@ -104,7 +105,8 @@ func (p *process) hasLeft() bool {
 	return p.left
 }
 
-// holds returns the number of held writes so far, and the last one's token.
+// holds returns the number of writes that have been held so far, and the token of the last held
+// write.
 func (p *process) holds() (int, driver.Token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

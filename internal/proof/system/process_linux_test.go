@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // startMember starts a member on a new database, and waits until it is up.
@@ -65,11 +65,11 @@ func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
 	ample.Wait(t, "the member does not end", p.Ended)
 }
 
-// The runtime never ends the main thread, so the processes of a launcher on it would not die with
-// it.
+// The runtime never ends the main thread. If a launcher ran on that thread, the launcher's
+// processes would not die with it.
 func TestLauncherLeavesTheMainThread(t *testing.T) {
-	// Usually one of these goroutines is on the main thread, or gets there, because they are more
-	// than the existing threads.
+	// Usually, one of these goroutines runs on the main thread, because there are more goroutines
+	// than existing threads.
 	for range 200 {
 		l := newLauncher()
 		on := make(chan bool)
@@ -97,17 +97,17 @@ func TestMemberRefusesAnUnknownOpener(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft runs a short seed and looks for processes and files that it left.
+// TestNothingIsLeft runs a short seed and looks for processes and files that the seed left behind.
 func TestNothingIsLeft(t *testing.T) {
 	c, err := Config{Opener: sqlite.Opener(), Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1,
 		TTL: testTTL / 2,
-		Store: func(conformance.T, uint64) *Store {
+		Store: func(suite.T, uint64) *Store {
 			return &Store{Options: sqlite.Settings{Path: filepath.Join(t.TempDir(), "tenure.db"), Namespace: "system"}}
 		}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.play(conformance.Wrap(t), 1)
+	s, err := c.play(suite.Wrap(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

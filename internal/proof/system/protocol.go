@@ -8,7 +8,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// memberConfig is the first line that a member reads.
 type memberConfig struct {
 	Opener    string          `json:"opener"`
 	Options   json.RawMessage `json:"options"`
@@ -24,7 +23,7 @@ type memberConfig struct {
 	Journal   string          `json:"journal"`
 }
 
-// order is every later line that a member reads.
+// An order is any line that a member reads after the first line.
 type order struct {
 	Do    orderKind        `json:"do"`
 	Shard driver.ShardID   `json:"shard,omitempty"`
@@ -55,6 +54,6 @@ type eventKind string
 const (
 	isUp   eventKind = "up"   // the store is open, and the elector runs
 	isHeld eventKind = "held" // a write waits
-	isSent eventKind = "sent" // it went to the store, and was answered or given up
-	isLeft eventKind = "left" // all shards were handed back
+	isSent eventKind = "sent" // it was sent to the store, and was answered or abandoned
+	isLeft eventKind = "left" // all shards were released
 )

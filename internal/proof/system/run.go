@@ -12,45 +12,45 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/history"
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // seedLimit limits one run.
 const seedLimit = 5 * time.Minute
 
-// Run is Play for a test, which it skips with -short. With conformance.ReportDir in the environment
-// it saves the figures there.
+// Run calls Play for a test, and skips the test with -short. If the environment variable
+// suite.ReportDir is set, Run saves the figures in that directory.
 func Run(t *testing.T, c Config) *Report {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: real processes run in make system")
 	}
-	total := Play(conformance.Wrap(t), c, &Caller{
+	total := Play(suite.Wrap(t), c, &Caller{
 		Again: func(seed uint64) string {
 			return fmt.Sprintf("in the folder of the test: go test -run '^%s$' . -args -%s=%d", rootName(t.Name()), seedFlag, seed)
 		},
 		Keep: os.TempDir(),
 	})
-	if dir := os.Getenv(conformance.ReportDir); dir != "" && total.Runs > 0 {
-		if err := total.Figures().Save(dir, total.Backend); err != nil {
+	if dir := os.Getenv(suite.ReportDir); dir != "" && total.Runs > 0 {
+		if err := total.Save(dir, total.Backend); err != nil {
 			t.Error(err)
 		}
 	}
 	return total
 }
 
-// A Caller of Play has the parts of its failures' explanations that depend on the caller.
+// Caller contains the parts of the failure messages that depend on Play's caller.
 type Caller struct {
-	// Again returns the command that plays a seed again.
+	// Again returns the command that repeats a seed.
 	Again func(seed uint64) string
-	// Keep is the folder for histories of failures. Empty: they are not saved.
+	// Keep is the folder for histories of failures. If Keep is empty, histories are not saved.
 	Keep string
 }
 
-// Supported returns why the suite cannot run on this platform, "" if it can.
+// Supported returns the reason why the suite cannot run on this platform, or "" if it can.
 func Supported() string {
 	if supported {
 		return ""
@@ -58,14 +58,14 @@ func Supported() string {
 	return "the system suite needs Linux: it stops processes, and compares their clocks"
 }
 
-// Play plays one seed after another as subtests, named for their seeds, and logs and returns the
-// figures. Each violation fails its seed, with the broken rule, an explanation, the folder with the
-// history, and the command that plays the seed again. With Config.Control, Play instead fails if
-// too few runs do damage.
+// Play runs one seed after another as subtests, which are named after their seeds. Play logs and
+// returns the figures. A violation fails the seed's subtest. The failure contains the broken rule,
+// an explanation, the folder with the history, and the command that repeats the seed. With
+// Config.Control, Play instead fails t if too few runs do damage.
 //
-// It needs Linux, where processes share a clock, and otherwise skips. It must not run in parallel
-// with other tests, because it measures time.
-func Play(t conformance.T, c Config, by *Caller) *Report {
+// Play needs Linux, where processes share a clock, and skips the test on other systems. Because
+// Play measures time, it must not run in parallel with other tests.
+func Play(t suite.T, c Config, by *Caller) *Report {
 	t.Helper()
 	if why := Supported(); why != "" {
 		t.Skipf("%s", why)
@@ -75,14 +75,14 @@ func Play(t conformance.T, c Config, by *Caller) *Report {
 		t.Fatalf("%v", err)
 	}
 	c.Control = c.Control || flagged[bool](flag.CommandLine, controlFlag)
-	total := &Report{Backend: c.Opener.Name, TTL: c.TTL, Control: c.Control}
+	total := &Report{Backend: c.Opener.Name, Figures: suite.Figures{TTL: c.TTL, Control: c.Control}}
 	seeds := make(chan uint64)
 	var mu sync.Mutex
 	var players sync.WaitGroup
 	for range c.Parallel {
 		players.Go(func() {
 			for seed := range seeds {
-				t.Run(fmt.Sprintf("seed=%d", seed), func(t conformance.T) {
+				t.Run(fmt.Sprintf("seed=%d", seed), func(t suite.T) {
 					if r := c.run(t, seed, by); r != nil {
 						mu.Lock()
 						defer mu.Unlock()
@@ -125,8 +125,8 @@ func (c *Config) seeds() []uint64 {
 	return out
 }
 
-// run plays and judges one seed. It returns nil if nothing was played.
-func (c *Config) run(t conformance.T, seed uint64, by *Caller) *Report {
+// run plays one seed, and checks the results. If the seed was not played, run returns nil.
+func (c *Config) run(t suite.T, seed uint64, by *Caller) *Report {
 	began := time.Now()
 	s, err := c.play(t, seed)
 	if err != nil && (len(s.journals) == 0 || t.Context().Err() != nil) {
@@ -145,7 +145,7 @@ func (c *Config) run(t conformance.T, seed uint64, by *Caller) *Report {
 	} else {
 		found = append(found, e.judge()...)
 	}
-	if c.Control { // the search for an order that does not exist takes long
+	if c.Control { // searching for an order that does not exist takes a long time
 		found = append(found, history.Check(e.history, nil)...)
 	} else {
 		found = append(found, history.Check(e.history, &history.Options{MinCommits: c.MinWrites})...)
@@ -188,7 +188,7 @@ func (c *Config) run(t conformance.T, seed uint64, by *Caller) *Report {
 }
 
 // play runs the processes of one seed.
-func (c *Config) play(t conformance.T, seed uint64) (*supervisor, error) {
+func (c *Config) play(t suite.T, seed uint64) (*supervisor, error) {
 	s := &supervisor{config: *c, seed: seed, store: c.Store(t, seed)}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "tenure-system-"); err != nil {
@@ -224,7 +224,7 @@ func (s *supervisor) evidence() (*evidence, error) {
 	return e, nil
 }
 
-// written returns the existing histories. A process may be killed before it begins one.
+// written returns the existing histories. A process may be killed before it begins a history.
 func (s *supervisor) written() []string {
 	return slices.DeleteFunc(slices.Clone(s.paths), func(path string) bool {
 		info, err := os.Stat(path)
@@ -232,7 +232,6 @@ func (s *supervisor) written() []string {
 	})
 }
 
-// story returns the faults, one line each.
 func (s *supervisor) story() string {
 	var b strings.Builder
 	for _, k := range s.injections {
@@ -241,10 +240,9 @@ func (s *supervisor) story() string {
 	return b.String()
 }
 
-// maxShown limits the printed findings; all are saved.
+// maxShown limits the number of findings that are printed. All findings are saved.
 const maxShown = 5
 
-// explain returns the text of a failure.
 func (c *Config) explain(s *supervisor, by *Caller, h *history.History, found []history.Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d violations\n", len(found))

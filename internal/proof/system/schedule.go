@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fault is a kind of fault of a member, or of the store.
+// fault is a kind of member or store fault.
 type fault string
 
 const (
@@ -25,10 +25,10 @@ const (
 	faultCut       fault = "the store is cut off"
 )
 
-// ofStore reports whether the fault is of the store, not of a member.
+// ofStore reports whether the fault affects the store rather than a member.
 func (f fault) ofStore() bool { return f == faultReboot || f == faultPause || f == faultCut }
 
-// takesOver reports whether others may take over the member's shards.
+// takesOver reports whether other members may take over the member's shards.
 func (f fault) takesOver() bool {
 	switch f {
 	case faultKill, faultRestart, faultSupersede, faultStop, faultSend, faultReply:
@@ -38,27 +38,24 @@ func (f fault) takesOver() bool {
 	}
 }
 
-// kills reports whether the member's process is killed.
 func (f fault) kills() bool { return f == faultKill || f == faultRestart || f == faultSupersede }
 
-// stops reports whether the member's process is stopped.
 func (f fault) stops() bool {
 	return f == faultStop || f == faultShort || f == faultSend || f == faultReply
 }
 
-// step is one fault of a schedule.
 type step struct {
 	Fault  fault
 	After  time.Duration // after the step before it began
 	For    time.Duration // duration
-	Victim float64       // choice of the member, as a share of the free ones
-	Owner  bool          // or instead the member with the most shards
-	Shard  float64       // choice of its shard, as a share
+	Victim float64       // choice of the member, as a share of the free members
+	Owner  bool          // choose the member with the most shards instead
+	Shard  float64       // choice of the victim's shard, as a share
 }
 
-// schedule draws the steps of one seed. Some of the first are the same for every seed, so that no
-// run lacks a takeover by force and a late write. The others come from a shuffled deck of all
-// faults.
+// schedule draws the steps of one seed. Some of the first steps are the same for every seed, so
+// every run has a takeover by force and a late write. The other steps come from a shuffled deck of
+// all faults.
 type schedule struct {
 	rand   *rand.Rand
 	ttl    time.Duration
@@ -90,7 +87,7 @@ func newSchedule(seed uint64, ttl time.Duration, steps int, store *Store) *sched
 	return s
 }
 
-// members returns the number of processes of the seed, more often few.
+// members returns the number of processes for the seed. Small numbers are more likely.
 func (s *schedule) members() int {
 	n := maxMembers - minMembers + 1
 	return minMembers + min(s.rand.IntN(n), s.rand.IntN(n))
@@ -110,7 +107,7 @@ func (s *schedule) draw() fault {
 // insert makes a fault the next step.
 func (s *schedule) insert(f fault) { s.first = slices.Insert(s.first, 0, f) }
 
-// next draws a step. There is no last one.
+// next draws a step. The schedule never ends.
 func (s *schedule) next() step {
 	st := step{After: s.ttls(0.5, 1.2), Victim: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}
 	if len(s.first) > 0 {

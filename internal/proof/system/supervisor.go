@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// supervisor plays one seed. It starts the members, injects faults into them and the store by a
-// schedule, and leaves their histories in dir. One goroutine uses it, except for the fields that
-// its mutex guards and an episode's node.
+// supervisor plays one seed. It starts the members, injects faults into the members and the store
+// according to a schedule, and leaves the histories in dir. Only one goroutine may use a
+// supervisor, except for an episode's node and the fields that the mutex guards.
 type supervisor struct {
 	config   Config
 	seed     uint64
@@ -56,7 +56,7 @@ type injection struct {
 	step    step
 	process string // empty for the store
 	at      history.Instant
-	took    history.Instant // when a fault of the store took effect, as it may wait for a lock; 0: immediately
+	took    history.Instant // when a fault of the store took effect, perhaps after a wait for a lock; 0: immediately
 	over    history.Instant // when the process was resumed or the store healed; 0 if never
 	late    bool            // it held a write until another member was granted the shard, and then sent it
 }
@@ -69,7 +69,7 @@ func (s *injection) String() string {
 	return fmt.Sprintf("%d %s: %s", s.at, name, s.step.Fault)
 }
 
-// Limits of waits, in TTLs, in addition to slack.
+// These constants limit waits. Each limit is a number of TTLs plus slack.
 const (
 	slack       = 15 * time.Second // for a busy machine
 	settleTTLs  = 20
@@ -80,8 +80,8 @@ func (s *supervisor) ttls(n float64) time.Duration {
 	return time.Duration(n * float64(s.config.TTL))
 }
 
-// play runs the seed. An error is why it could not continue. The members' mistakes are in the
-// histories and in findings.
+// play runs the seed. If play cannot continue, it returns an error. Members' mistakes are not
+// errors, but appear in the histories and findings.
 func (s *supervisor) play(ctx context.Context) (err error) {
 	if s.options, err = json.Marshal(s.store.Options); err != nil {
 		return fmt.Errorf("tenure: system: Store.Options: %w", err)
@@ -139,7 +139,6 @@ func (s *supervisor) members() int {
 	return n
 }
 
-// record creates the history of a process.
 func (s *supervisor) record(process string) (*history.Recorder, error) {
 	return history.Create(s.historyOf(process), process)
 }
@@ -174,7 +173,7 @@ func (s *supervisor) start(node *node, supersede bool) error {
 	return nil
 }
 
-// seedOf returns a process's own seed, which is not 0.
+// seedOf returns the seed for one process. The seed is never 0.
 func seedOf(seed uint64, process string) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s", seed, process)
@@ -196,7 +195,7 @@ func (s *supervisor) await(ctx context.Context, what string, limit time.Duration
 	return nil
 }
 
-// ended returns an error if a member ended unasked.
+// ended returns an error if a member has ended without being asked.
 func (s *supervisor) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +221,7 @@ func (s *supervisor) allUp() bool {
 	return true
 }
 
-// owned reports whether every shard has an owner whose process runs.
+// owned reports whether every shard has an owner whose process is running.
 func (s *supervisor) owned() bool {
 	for _, shard := range s.shards {
 		if _, process := s.watch.owner(shard); process == "" || !s.runs(process) {
@@ -249,8 +248,8 @@ func (s *supervisor) find(rule, check string, shard driver.ShardID, format strin
 	s.findings = append(s.findings, newFinding(rule, check, shard, format, args...))
 }
 
-// quiet lets all members contend without faults. Each shard must be written to (W1), and there must
-// be enough traffic. Then all members leave.
+// quiet lets all members contend without faults. Each shard must accept writes (W1), and there must
+// be enough traffic. Finally, all members must leave.
 func (s *supervisor) quiet(ctx context.Context) error {
 	for _, node := range s.nodes {
 		if err := node.proc.Order(order{Do: doCalm}); err != nil {
@@ -301,7 +300,7 @@ func (s *supervisor) quiet(ctx context.Context) error {
 		}
 		return err == nil && total >= s.config.MinWrites+s.config.MinWrites/20
 	}
-	// The judge finds out if there is too little traffic.
+	// If there is too little traffic, the checks report it.
 	if err := s.await(ctx, "enough traffic", slack+s.ttls(trafficTTLs), enough); err != nil && s.ended() != nil {
 		return err
 	}
@@ -345,7 +344,7 @@ func (s *supervisor) heads(ctx context.Context) (map[driver.ShardID]driver.Head,
 	return out, nil
 }
 
-// leaveAll makes every member hand back its shards and end.
+// leaveAll makes every member release its shards and end.
 func (s *supervisor) leaveAll(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(s.nodes))
@@ -359,7 +358,7 @@ func (s *supervisor) leaveAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leave makes a member hand back its shards and end.
+// leave makes a member release its shards and end.
 func (s *supervisor) leave(ctx context.Context, node *node) error {
 	p := node.proc
 	if err := p.Order(order{Do: doLeave}); err != nil {
@@ -376,7 +375,6 @@ func (s *supervisor) leave(ctx context.Context, node *node) error {
 	return nil
 }
 
-// killAll ends every process that is left.
 func (s *supervisor) killAll() error {
 	s.episodes.Wait()
 	s.mu.Lock()

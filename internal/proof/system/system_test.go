@@ -17,9 +17,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 
-// sqliteStore makes a new database in the test's folder for each seed. Each of its files has one
-// writer at a time. So a transaction on both pauses the store, and one on the members' file alone
-// blocks heartbeats, but no commits.
+// sqliteStore creates a new database in the test's folder for each seed. Each of the database's
+// files has one writer at a time. Therefore, a transaction on both files pauses the store, and a
+// transaction on only the members' file blocks heartbeats but not commits.
 func sqliteStore(t *testing.T) func(conformance.T, uint64) *system.Store {
 	return func(conformance.T, uint64) *system.Store { return sqliteIn(t.TempDir()) }
 }
@@ -71,13 +71,13 @@ func TestSystem(t *testing.T) {
 	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t), Parallel: system.Parallel()})
 }
 
-// TestControl takes the fence away, and expects the damage.
+// TestControl removes the fence, and expects damage.
 func TestControl(t *testing.T) {
 	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t), Parallel: system.Parallel(), Seeds: 1,
 		Control: true})
 }
 
-// TestFresh: a member that has just come takes over within the TTL.
+// TestFresh: a member that has just joined takes over within the TTL.
 func TestFresh(t *testing.T) {
 	outage.Fresh(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t)})
 }

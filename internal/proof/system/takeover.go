@@ -16,7 +16,7 @@ import (
 type takeover struct {
 	shard    driver.ShardID
 	from, to string // processes
-	forced   bool   // the former owner had a fault; the fields below need it
+	forced   bool   // the former owner had a fault; otherwise, the fields below are unset
 	cause    cause
 	at, end  history.Instant // instants of the fault and of the new grant
 	took     time.Duration   // time from the fault, or from the return of the store
@@ -25,16 +25,16 @@ type takeover struct {
 	turns    time.Duration // turns that other candidates with faults had before the successor
 }
 
-// cause is the reason for the end of the former owner.
+// cause is the reason why the former owner lost the shard.
 type cause string
 
 const (
 	causeCrash  cause = "crash"  // its process was killed
 	causeStop   cause = "stop"   // its process was stopped
-	causeOutage cause = "outage" // the store was away too; counted from its return
+	causeOutage cause = "outage" // the store was also away; the time begins at its return
 )
 
-// reason is why a takeover took longer than the TTL.
+// reason explains why a takeover took longer than the TTL.
 type reason string
 
 const (
@@ -47,32 +47,33 @@ const (
 
 var reasons = []reason{reasonAway, reasonStruck, reasonStill, reasonSlow}
 
-// delay is a time with a reason within a takeover.
+// delay is an explained part of a takeover.
 type delay struct {
 	why      reason
 	from, to history.Instant
 }
 
-// aloneLimit and longLimit limit the time without a reason (V1). The TTL is the former owner's. The
-// twentieth of it and the 50 ms are for the proof that the store serves, the eviction and the
-// claim. If the store is polled, the last heartbeat and the eviction are each seen late by up to
-// poll. Half a TTL is for the turns of several candidates, after faults that overlap.
+// aloneLimit and longLimit limit the unexplained time of a takeover (V1). The ttl argument is the
+// former owner's TTL. A twentieth of the TTL and 50 ms allow for the proof that the store serves,
+// for the eviction and for the claim. On a polled store, a member may see both the last heartbeat
+// and the eviction up to a poll period late. After overlapping faults, several candidates take
+// turns, and the limit allows half a TTL for these turns.
 func aloneLimit(ttl, poll time.Duration) time.Duration {
 	return ttl*105/100 + 50*time.Millisecond + 2*poll
 }
 func longLimit(ttl time.Duration) time.Duration { return ttl * 3 / 2 }
 
-// unexplained returns the time of a takeover without a reason.
+// unexplained returns the part of a takeover's time that has no reason.
 func (t *takeover) unexplained() time.Duration {
 	return time.Duration(t.end-t.at) - t.explained(reasons...) - t.turns
 }
 
-// explained returns how long at least one of the reasons lasted.
+// explained returns the time during which at least one of the reasons existed.
 func (t *takeover) explained(why ...reason) time.Duration {
 	return lasted(t.delays, t.at, t.end, why...)
 }
 
-// lasted returns how much of a time had a delay with one of the reasons.
+// lasted returns the part of a period in which a delay with one of the reasons lasted.
 func lasted(delays []delay, from, to history.Instant, why ...reason) (all time.Duration) {
 	sorted := slices.SortedFunc(slices.Values(delays), func(a, b delay) int { return cmp.Compare(a.from, b.from) })
 	for _, d := range sorted {
@@ -84,7 +85,8 @@ func lasted(delays []delay, from, to history.Instant, why ...reason) (all time.D
 	return all
 }
 
-// reason returns the reason that explains most of a takeover, if that is enough.
+// reason returns the reason for the largest explained part of a takeover. If too much of the
+// takeover is unexplained, reason returns reasonNone.
 func (t *takeover) reason(ttl time.Duration) reason {
 	if t.unexplained() > longLimit(ttl) {
 		return reasonNone
@@ -114,8 +116,8 @@ func (t *takeover) String() string {
 	return b.String()
 }
 
-// inTime finds takeovers that took too long without a reason. A reason explains only as much as it
-// lasted (V1).
+// inTime finds takeovers that took too long without a reason (V1). A reason explains only the time
+// during which it lasted.
 func (e *evidence) inTime() []history.Finding {
 	var out []history.Finding
 	for _, t := range e.takeovers() {
@@ -130,7 +132,7 @@ func (e *evidence) inTime() []history.Finding {
 	return out
 }
 
-// waits describes, for each process, how long it did not run, and how long it waited for the store.
+// waits describes how long each process did not run, and how long it waited for the store.
 func (e *evidence) waits(t *takeover) string {
 	var b strings.Builder
 	b.WriteString("delayed")
@@ -147,15 +149,15 @@ func (e *evidence) waits(t *takeover) string {
 	return b.String()
 }
 
-// granted is a lease, with the latest instant at which its owner knew of it.
+// granted is a lease, with the latest time at which its owner can have learned of it.
 type granted struct {
 	process   string
 	fence     driver.Fence
 	call, end history.Instant
 }
 
-// grants returns the leases of each shard in the order of their tokens. They include a claim whose
-// answer was lost, if its process trusted the lease.
+// grants returns the leases of each shard in the order of their tokens. If the answer to a claim
+// was lost, but the process trusted the lease, the result includes the lease.
 func (e *evidence) grants() map[driver.ShardID][]granted {
 	first := map[driver.Fence]granted{}
 	for i := range e.history.Operations {
@@ -168,7 +170,7 @@ func (e *evidence) grants() map[driver.ShardID][]granted {
 			continue
 		}
 		if old, known := first[g.fence]; !known || g.end < old.end {
-			if known && op.Kind == history.Transfer { // a repeated one
+			if known && op.Kind == history.Transfer { // a repeated transfer
 				g.process = old.process
 			}
 			first[g.fence] = g
@@ -184,8 +186,8 @@ func (e *evidence) grants() map[driver.ShardID][]granted {
 	return out
 }
 
-// takeovers returns every change of owner between processes, and its time after a fault by which
-// the former owner lost the shard.
+// takeovers returns every change of owner between processes. If the former owner lost the shard
+// through a fault, the result contains the time since the fault.
 func (e *evidence) takeovers() []takeover {
 	process := map[driver.SessionID]string{}
 	for i := range e.history.Operations {
@@ -214,7 +216,7 @@ func (e *evidence) takeovers() []takeover {
 	return out
 }
 
-// force records that t was the consequence of fault k, and its other delays.
+// force records that fault k caused takeover t, and the other delays of t.
 func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end history.Instant) {
 	*t = takeover{shard: t.shard, from: t.from, to: t.to, forced: true, cause: causeStop, alone: true,
 		at: k.at, end: end, took: time.Duration(end - k.at)}
@@ -225,7 +227,7 @@ func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end
 	for _, o := range e.injections {
 		over := o.over
 		if over == 0 && !o.step.Fault.stops() {
-			over = o.at + ttl // until then the others wait for it
+			over = o.at + ttl // until then, the other members wait for this member
 		}
 		if o == k || o.at > end || over != 0 && over < k.at-ttl {
 			continue
@@ -237,7 +239,7 @@ func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end
 			if o.over > k.at {
 				t.took = min(t.took, max(0, time.Duration(end-o.over)))
 			}
-			t.delays = append(t.delays, delay{reasonAway, k.at, o.over}) // silence counts from the beginning again: C5
+			t.delays = append(t.delays, delay{reasonAway, k.at, o.over}) // members measure the silence again from zero: C5
 		case o.process != t.to:
 			t.turns = min(t.turns+3*e.rank, 9*e.rank) // for the eviction and the claim, each with jitter: C9
 		case o.step.Fault.stops():
@@ -250,9 +252,9 @@ func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end
 	t.delays = append(t.delays, e.waited(t, former)...)
 }
 
-// away returns the times of a takeover in which the store accepted no member's writes. Until it
-// accepts them again, no member can prove another one's silence. So silence counts from the
-// beginning again (C5), unless the former owner had been evicted before.
+// These are the periods of a takeover in which the store accepted no member's writes. Until the
+// store accepts writes again, no member can prove another member's silence. Afterwards, members
+// restart their measurement of the silence (C5), unless the former owner had already been evicted.
 func (e *evidence) away(t *takeover, former driver.SessionID) []delay {
 	evicted := never
 	for _, op := range e.evicted() {
@@ -273,9 +275,9 @@ func (e *evidence) away(t *takeover, former driver.SessionID) []delay {
 	return out
 }
 
-// absences returns the times above half a TTL in which members sent writes and heartbeats, and none
-// was answered. As in C5, a time goes from the sending of the newest answered call to the next
-// answer. A time in which no member sent anything does not count.
+// absences returns the periods longer than half a TTL in which members sent writes and heartbeats,
+// but got no answer. As in C5, a period begins when the newest answered call was sent, and lasts
+// until the next answer. A period in which no member sent anything does not count.
 func (e *evidence) absences() []delay {
 	ttl := history.Instant(e.config.TTL)
 	var out []delay
@@ -296,13 +298,13 @@ func (e *evidence) absences() []delay {
 	return out
 }
 
-// called is a write or a heartbeat that ended, and that was not lost on the wire.
+// called is a write or a heartbeat that has ended and was not lost on the wire.
 type called struct {
 	from, to history.Instant
-	answered bool // the store accepted it, or refused it because of its records
+	answered bool // the store accepted the call, or refused it because of its records
 }
 
-// calls returns the calls of all members in the order of their ends.
+// calls returns the calls of all members, sorted by end.
 func (e *evidence) calls() []called {
 	var out []called
 	for _, notes := range e.journals {
@@ -331,10 +333,10 @@ func (e *evidence) calls() []called {
 	return out
 }
 
-// waited returns the delays of the candidates. A member that was there all the time without a fault
-// counts the silence from the beginning. So only the delays of the least delayed such member are a
-// reason. Without such a member, silence counts from the successor's beginning, or from the end of
-// a stop after which it counts from the beginning again (C5).
+// waited returns the delays of the candidates. A member that was present throughout, without a
+// fault, measures the whole silence. If there are such members, waited returns only the delays of
+// the least delayed member. Without such members, the successor measures the silence from its
+// start, or from the end of a stop after which it starts again from zero (C5).
 func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	var least []delay
 	any := false
@@ -351,7 +353,7 @@ func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	}
 	own := e.delays(t.to)
 	if any {
-		// Its turn comes after the turns of the members that evicted: C9.
+		// The successor's turn comes after the turns of the members that evicted (C9).
 		path := own
 		for _, op := range e.evicted() {
 			if op.Target == former && op.Process != t.to {
@@ -368,14 +370,14 @@ func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 			begin = max(begin, k.over)
 		}
 	}
-	if begin > t.at { // the others had faults before, some so early that force does not count them
+	if begin > t.at { // the other members had earlier faults, some too early for force
 		t.alone = false
 	}
 	return append(own, delay{reasonStruck, t.at, begin})
 }
 
-// life is a session of a process, from the answer to its join until it was ended, or never if the
-// history does not show its end.
+// life is a session of a process, from the answer to its join until its end. A session without an
+// end in the history never ends.
 type life struct {
 	session    driver.SessionID
 	begin, end history.Instant
@@ -407,8 +409,7 @@ func (e *evidence) lives() map[string][]life {
 	return out
 }
 
-// since returns the beginning of the session that a process had at an instant, or of its last one
-// before.
+// The result is the beginning of the last session that a process began by the given time.
 func since(all []life, at history.Instant) (begin history.Instant) {
 	for _, l := range all {
 		if l.begin <= at {
@@ -418,7 +419,7 @@ func since(all []life, at history.Instant) (begin history.Instant) {
 	return begin
 }
 
-// struck reports whether a process was killed, was stopped or left within a time.
+// struck reports whether a process was killed, was stopped, or left in the given period.
 func (e *evidence) struck(process string, from, to history.Instant) bool {
 	return slices.ContainsFunc(e.injections, func(k *injection) bool {
 		switch f := k.step.Fault; {
@@ -432,7 +433,7 @@ func (e *evidence) struck(process string, from, to history.Instant) bool {
 	})
 }
 
-// delays returns the times in which a process waited for the store, or did not run.
+// delays returns the periods in which a process waited for the store, or did not run.
 func (e *evidence) delays(process string) []delay {
 	var out []delay
 	for _, n := range e.journals[process] {
@@ -454,8 +455,9 @@ func (e *evidence) delays(process string) []delay {
 	return out
 }
 
-// told returns the time until the evicting member saw the former owner's last heartbeat, if that
-// was sent before the fault. The store delivered it late, and silence counts from then on.
+// The result is the time until the evicting member saw the last heartbeat that the former owner
+// sent before the fault. If the store delivers the heartbeat late, the silence begins when it
+// arrives.
 func (e *evidence) told(t *takeover, former driver.SessionID) []delay {
 	for _, op := range e.evicted() {
 		if op.Target != former {
@@ -472,8 +474,8 @@ func (e *evidence) told(t *takeover, former driver.SessionID) []delay {
 	return nil
 }
 
-// lost returns the evictions and claims of a takeover that were lost on the wire, until they were
-// repeated, or until their process had a fault.
+// lost returns the delays from evictions and claims that were lost on the wire. Each delay lasts
+// until the call was repeated, or until its process had a fault.
 func (e *evidence) lost(t *takeover, former driver.SessionID) []delay {
 	ttl := history.Instant(e.config.TTL)
 	again := ttl/3 + history.Instant(2*e.rank)

@@ -9,14 +9,14 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// checkTraced is the check of the members' traces.
+// checkTraced is the name of the check on the members' traces.
 const checkTraced = "traces-are-accepted"
 
-// traceClocks is the largest difference of the members' wall clocks. They share one clock, but time
-// passes between two readings.
+// traceClocks is the maximum allowed difference between the members' wall clocks. The members share
+// one clock, but time passes between two readings.
 const traceClocks = 5 * time.Millisecond
 
-// traced checks the traces of all members: each step, and their joint behaviour.
+// traced checks the traces of all members: each step, and the behavior of the members together.
 func (s *supervisor) traced(ctx context.Context) (*trace.Report, []history.Finding) {
 	files, err := trace.FilesIn(s.dir)
 	if err == nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// watcher is the supervisor's view of the namespace. By it the supervisor chooses victims and
-// waits; the judges' evidence is in the histories. Safe for concurrent use.
+// watcher is the supervisor's view of the namespace. The supervisor uses the watcher to choose
+// victims and to wait. The checks do not use the watcher, because the histories contain their
+// evidence. A watcher is safe for concurrent use.
 type watcher struct {
 	mu        sync.Mutex
 	owners    map[driver.ShardID]driver.Owner
-	last      map[driver.ShardID]driver.SessionID // the last session that owned it
+	last      map[driver.ShardID]driver.SessionID // the last session that owned the shard
 	members   map[driver.SessionID]driver.Member
 	takeovers int // observed changes of a shard's owner
 }
@@ -34,7 +35,6 @@ func (w *watcher) run(ctx context.Context, b driver.Backend) {
 	}
 }
 
-// pause waits for d or the context's end.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -70,7 +70,8 @@ func (w *watcher) take(v *driver.View) {
 	}
 }
 
-// owner returns the shard's record, and the process of its owner, "" without a live owner.
+// owner returns the shard's record, and the process of its owner. If no live member owns the shard,
+// process is "".
 func (w *watcher) owner(s driver.ShardID) (o driver.Owner, process string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +92,7 @@ func (w *watcher) owned(process string) []driver.ShardID {
 	return out
 }
 
-// session returns the live session of a process, "" without one.
+// session returns the live session of a process, or "" if it has none.
 func (w *watcher) session(process string) driver.SessionID {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 // errLost is the error of a call whose request or reply was lost. The outcome is unknown (E1).
 var errLost = errors.New("tenure: system: lost on the wire")
 
-// wire loses requests and replies, and delivers requests late. It is safe for
-// concurrent use.
+// wire loses requests and replies, and delivers requests late. A wire is safe for concurrent use.
 type wire struct {
 	ttl  time.Duration
 	ctx  context.Context // for late deliveries
@@ -32,7 +31,7 @@ func newWire(ttl time.Duration, seed uint64) *wire {
 	return &wire{ttl: ttl, ctx: ctx, stop: stop, rand: rand.New(rand.NewPCG(seed, 0x31fe))}
 }
 
-// mishap is the fate of a call on the wire.
+// mishap is what happens to a call on the wire.
 type mishap int
 
 const (
@@ -42,7 +41,7 @@ const (
 	deliverLate
 )
 
-// Numbers of calls in a thousand with each mishap.
+// These constants are the frequencies of the mishaps, per thousand calls.
 const (
 	requestsLost  = 8
 	repliesLost   = 12
@@ -64,7 +63,7 @@ func (w *wire) draw(op intercept.Op) (mishap, time.Duration) {
 	case n < requestsLost+repliesLost:
 		return loseReply, 0
 	case n < requestsLost+repliesLost+requestsLate && op != intercept.Join:
-		// A join first reads the store, so as a whole it is not one request.
+		// A join first reads the store, so it consists of more than one request.
 		return deliverLate, late
 	}
 	return none, 0
@@ -76,7 +75,7 @@ func (w *wire) settle() {
 	w.calm = true
 }
 
-// around applies the wire to a call. It is an intercept.Around.
+// around is the wire's intercept.Around.
 func (w *wire) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	if !c.Op.Writes() {
 		return proceed(ctx)

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// worker has a member's handler. The handler writes to its shard as fast as pace allows, and reads
-// its own writes.
+// worker contains a member's handler. The handler writes to its shard as fast as pace allows, and
+// reads its writes back.
 type worker struct {
 	process  string
 	pace     time.Duration
@@ -28,7 +28,7 @@ type worker struct {
 // itemKey is the item that each write sets to the entry it appends.
 const itemKey = "last"
 
-// readEvery is the number of writes for one read.
+// readEvery is the number of writes per read.
 const readEvery = 16
 
 func (w *worker) serve(ctx context.Context, lease *core.Lease) error {
@@ -42,7 +42,7 @@ func (w *worker) serve(ctx context.Context, lease *core.Lease) error {
 	return err
 }
 
-// why returns in a word why the handler returns.
+// The result is a short text that explains why the handler returns.
 func why(ctx context.Context, lease *core.Lease, err error) string {
 	var revoked *core.RevokedError
 	switch {
@@ -54,12 +54,12 @@ func why(ctx context.Context, lease *core.Lease, err error) string {
 	return fmt.Sprintf("returned: %v", err)
 }
 
-// believe records how long the lease is trusted, now and at each extension by a heartbeat, until
-// stop is called.
+// believe records how long the lease is trusted, now and at each heartbeat that extends the trust,
+// until stop is called.
 func (w *worker) believe(lease *core.Lease) (stop func()) {
 	var until history.Instant
 	look := func() {
-		now := history.Now() // before Remaining, so that the time is rather too short than too long
+		now := history.Now() // before Remaining, so the time is too short rather than too long
 		left := lease.Remaining()
 		if end := now + history.Instant(left); left > 0 && end > until+history.Instant(time.Millisecond) {
 			until = end
@@ -129,16 +129,16 @@ func (w *worker) write(ctx context.Context, lease *core.Lease) error {
 }
 
 func (w *worker) commit(lease *core.Lease, b []byte) (driver.Seq, error) {
-	// This is not the lease's context, because core must find out the outcome of a write that was
-	// in flight when the lease was lost.
+	// commit does not use the lease's context, because core must determine the outcome of a write
+	// that was in flight when the lease was lost.
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
 	c, err := lease.Commit(ctx, core.Append(b), core.Put(itemKey, b))
 	return c.Last, err
 }
 
-// read compares the log's last entry and the item with the lease's knowledge of them. Core has
-// checked after each read that the lease was valid.
+// read compares the log's last entry and the item with what the lease knows about them. After each
+// read, core has checked that the lease was valid.
 func (w *worker) read(lease *core.Lease) error {
 	ctx, cancel := context.WithTimeout(lease.Context(), w.patience)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package watchless takes the watch from a kv.Store, for tests of package changelog.
+// Package watchless hides a kv.Store's watch, for tests of package changelog.
 package watchless
 
 import (
@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// New makes a store without an incremental watch, like Consul and ZooKeeper. A batch with a
-// piggybacked transaction is one transaction, all or nothing. Follow answers with whole prefixes.
-// If the store is behind a kvfault.Link, each request passes the link.
+// New returns a store without an incremental watch, like Consul and ZooKeeper. The store applies a
+// batch with a piggybacked transaction as one transaction, completely or not at all. The Follow
+// method returns whole prefixes. If s is behind a kvfault.Link, each request passes through the
+// Link.
 func New(s kv.Store) changelog.Store { return &store{s} }
 
 type store struct{ below kv.Store }
@@ -28,7 +29,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 
 func (s *store) Close() error { return s.below.Close() }
 
-// maxSplits is how often a batch is sent again without its refused transactions.
+// maxSplits limits how many times the store resends a batch without the refused transactions.
 const maxSplits = 4
 
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
@@ -87,7 +88,7 @@ func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outco
 	return nil, fmt.Errorf("watchless: %w: what refused it passed again and again", driver.ErrRetry)
 }
 
-// applied takes the result of one transaction that contained some of the batch's.
+// applied stores the result of one transaction that contained some of the batch's transactions.
 func applied(out *changelog.Outcome, b *changelog.Batch, send []int, r kv.Result) {
 	for _, i := range send {
 		n := len(b.Txns[i].Then)
@@ -97,8 +98,8 @@ func applied(out *changelog.Outcome, b *changelog.Batch, send []int, r kv.Result
 	out.Piggyback = kv.Result{OK: true, Rev: r.Rev}
 }
 
-// together returns a batch of one transaction that contains the piggybacked one and some of the
-// others.
+// together returns a batch with a single transaction, which contains the piggybacked transaction
+// and some of the other transactions.
 func together(b *changelog.Batch, send []int) *kv.Batch {
 	t := kv.Txn{}
 	add := func(part *kv.Txn) {
@@ -152,7 +153,7 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 	}
 }
 
-// all reads the prefixes.
+// all reads all keys with the given prefixes.
 func (s *store) all(ctx context.Context, prefixes []string) (*kv.Page, error) {
 	all := &kv.Page{}
 	for i, prefix := range prefixes {

@@ -12,8 +12,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
 )
 
-// Two members claim one shard, which both saw free. A correct store grants it once. Porcupine explains two grants by no
-// order of the claims, in either model, and draws the longest order that it found.
+// Two members claim one shard, which both saw as free. A correct store grants the shard once. In
+// both models, porcupine finds no order of the claims that explains two grants, and draws the
+// longest order that it found.
 func Example() {
 	r, err := history.NewRecorder("test")
 	if err != nil {

@@ -9,15 +9,16 @@ import (
 )
 
 // record is a shard's record in the models: its owner, the former owner (rule A3), and the highest
-// token granted. After a grant of unknown outcome the token is unknown: then open is set, and the
-// token is above the floor.
+// token granted. After a grant with an unknown outcome, open is set, and the token is unknown but
+// greater than the floor.
 type record struct {
 	owner, from driver.Owner
 	open        bool
 	floor       driver.Token
 }
 
-// holds reports whether the record can be o. If so, it returns the record with the token known.
+// holds reports whether the record can equal o. If so, holds also returns the record with a known
+// token.
 func (r record) holds(o driver.Owner) (record, bool) {
 	if !r.open {
 		return r, r.owner == o
@@ -34,8 +35,8 @@ func (r record) current(f driver.Fence) (record, bool) {
 	return r.holds(driver.Owner{Session: f.Session, Token: f.Token})
 }
 
-// grant makes session the owner. Token 0 means an unknown token. It returns false if the token is
-// not greater than all before it (rule A2).
+// grant makes session the owner. Token 0 means an unknown token. If a known token is not greater
+// than all earlier tokens, grant returns false (rule A2).
 func (r record) grant(session driver.SessionID, token driver.Token) (record, bool) {
 	floor := r.floor
 	if r.open {
@@ -49,8 +50,9 @@ func (r record) grant(session driver.SessionID, token driver.Token) (record, boo
 	return next, token > floor
 }
 
-// take is an acquire or a transfer: it gives the record another owner, with the reply's token, or 0
-// without a reply. repeated is true if it found its own earlier success.
+// take is the step function for an acquire or a transfer. It gives the record a new owner and the
+// token from the reply, or token 0 if there is no reply. It also reports whether the operation
+// found that an earlier attempt had succeeded.
 func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 	receiver, from := op.Session, op.Seen
 	if op.Kind == history.Transfer {
@@ -72,11 +74,11 @@ func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 	return next, false, ok
 }
 
-// step is the fenced lease. It returns an operation's effect on the record, and whether its outcome
-// was possible.
+// step is the step function of the fenced-lease model. It returns the record after an operation,
+// and reports whether the operation's outcome was possible.
 //
-// An operation of unknown outcome takes effect if it can. That also covers the case that it never
-// did, because it did not return and so may come last.
+// In the model, an operation with an unknown outcome takes effect whenever it can. An operation
+// that never took effect is covered too, because the order may put it last.
 func (r record) step(op *history.Operation) (record, bool) {
 	switch {
 	case open(op):
@@ -114,8 +116,9 @@ func (r record) succeed(op *history.Operation) (record, bool) {
 	}
 }
 
-// refuse judges the reasons that depend on the record. fenced is possible only if the fence is
-// dead, conflict only if it is not (rule F2), and held only if the record does not match.
+// refuse checks the refusal reasons that depend on the record. The reason "fenced" is possible only
+// if the fence is dead, "conflict" only if the fence is not dead (rule F2), and "held" only if the
+// record does not match.
 func (r record) refuse(op *history.Operation) (record, bool) {
 	switch op.Reason {
 	case history.ReasonHeld:
@@ -135,7 +138,7 @@ func (r record) refuse(op *history.Operation) (record, bool) {
 	return r, true
 }
 
-// release frees exactly the named lease. The token stays (rule R1).
+// release frees the shard only if f is its current lease, and keeps the token (rule R1).
 func (r record) release(f driver.Fence) record {
 	if n, ok := r.current(f); ok {
 		n.owner.Session = ""
@@ -145,7 +148,7 @@ func (r record) release(f driver.Fence) record {
 	return r
 }
 
-// String returns the record for the picture.
+// String returns the record's text for Draw's page.
 func (r record) String() string {
 	if r.open {
 		return fmt.Sprintf("%s: above %d", r.owner.Session, r.floor)

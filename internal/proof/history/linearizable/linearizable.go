@@ -1,10 +1,11 @@
-// Package linearizable judges histories of package history by porcupine: whether some order of a
-// shard's operations gives the outcomes that the clients saw. It has two models, the fenced lease
-// and the fenced log, and judges each shard alone. An operation of unknown outcome may have taken
-// effect at any instant after its call, or never.
+// Package linearizable applies the porcupine checker to the histories that package history records.
+// It searches for an order of a shard's operations that explains the outcomes seen by the clients.
+// The package has a model of the fenced lease and a model of the fenced log, and checks each shard
+// separately. An operation whose outcome is unknown may have taken effect at any time after its
+// call, or never.
 //
-// The validators of package history name the broken rule, while a model only shows that some rule
-// is broken. A program that only validates does not import this package, and so not porcupine.
+// A validator of package history identifies the broken rule, but a model shows only that some rule
+// is broken. A program that uses only the validators does not include porcupine.
 package linearizable
 
 import (
@@ -21,19 +22,19 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// The names of the models in Finding.Check.
+// These are the names of the models in Finding.Check.
 const (
 	Lease = "lease-linearizable"
 	Log   = "log-linearizable"
 )
 
-// RuleUndecided is the Rule of a finding that porcupine could not decide in time.
+// RuleUndecided is the Rule of a finding about a shard that porcupine did not check before the
+// timeout.
 const RuleUndecided = "undecided"
 
-// defaultTimeout limits porcupine if the caller does not.
+// defaultTimeout is porcupine's time limit if the caller sets none.
 const defaultTimeout = 30 * time.Second
 
-// model is one of the two sequential specifications.
 type model struct {
 	check, rule, what string
 	spec              porcupine.Model
@@ -41,9 +42,9 @@ type model struct {
 	uses func(*history.Operation) bool
 }
 
-// models returns the fenced lease and the fenced log. The log's model is stricter, because it has
-// the record too. The lease's model shows whether the leases alone were broken, and is decided
-// sooner.
+// models returns the models of the fenced lease and of the fenced log. The log's model is stricter,
+// because it also contains the record. The lease's model shows whether the leases alone are wrong,
+// and takes less time.
 func models() []model {
 	return []model{
 		{
@@ -77,7 +78,7 @@ func spec[S comparable](step func(S, *history.Operation) (S, bool)) porcupine.Mo
 // open reports whether the outcome is unknown.
 func open(o *history.Operation) bool { return o.Outcome != history.OK && o.Outcome != history.Refused }
 
-// bears reports whether the operation changed its shard, or shows its state.
+// bears reports whether the operation changed or shows its shard's state.
 func bears(o *history.Operation) bool {
 	switch o.Kind {
 	case history.Acquire, history.Transfer, history.Release, history.Commit:
@@ -96,10 +97,10 @@ func bears(o *history.Operation) bool {
 	}
 }
 
-// Check judges each shard of a history by the models. It returns one finding for each shard whose
-// operations no order explains, and one with RuleUndecided for each shard that was not decided in
-// time. The timeout is for all models and shards together; 0 is 30 s. It runs porcupine on all
-// processors.
+// Check checks each shard of a history against the models. It returns a finding for each shard
+// whose operations no order explains, and one with RuleUndecided for each shard that porcupine did
+// not check before the timeout. All models and shards share the timeout. A timeout of 0 means 30 s.
+// Check runs porcupine on all processors.
 func Check(h *history.History, timeout time.Duration) []history.Finding {
 	if timeout <= 0 {
 		timeout = defaultTimeout
@@ -145,8 +146,8 @@ func byShard(h *history.History) map[driver.ShardID][]*history.Operation {
 	return of
 }
 
-// operations returns a shard's operations in porcupine's form: sorted by call, and those of unknown
-// outcome without an end. The operations of one client do not overlap.
+// operations returns a shard's operations in porcupine's form, sorted by call. Operations with an
+// unknown outcome have no end. The operations of one client do not overlap.
 func operations(m model, ops []*history.Operation) []porcupine.Operation {
 	var last history.Instant
 	for _, op := range ops {
@@ -175,9 +176,9 @@ func operations(m model, ops []*history.Operation) []porcupine.Operation {
 	return out
 }
 
-// Draw writes porcupine's page for each finding of a model into dir, such as
-// log-linearizable-orders.html. The page shows the longest orders that porcupine found. Other
-// findings have no page.
+// Draw writes a page, such as log-linearizable-orders.html, into dir for each finding of a model.
+// Porcupine generates the page, which shows the longest orders that porcupine found. Other findings
+// have no page.
 func Draw(dir string, h *history.History, found []history.Finding) error {
 	var errs []error
 	for _, f := range found {

@@ -7,15 +7,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// fencedLog is a shard's record and head in the model of the log. It does not keep the entries,
-// because log-is-a-prefix compares them, and number and nonce identify the commit of each.
+// fencedLog is a shard's record and head in the log's model. The model omits the entries, which the
+// check log-is-a-prefix compares. An entry's number and nonce identify its commit.
 type fencedLog struct {
 	record
-	head driver.Head // without Oldest, which has its own cases (rule L3)
+	head driver.Head // without Oldest, which separate cases check (rule L3)
 }
 
-// step is the fenced log. A commit takes effect if and only if its fence is current and its number
-// the next (rule F1). A grant and a read show the head.
+// step is the step function of the fenced-log model. A commit takes effect if and only if its fence
+// is current and its number is the next number (rule F1). Grants and reads show the head.
 func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	before := l.record
 	r, ok := l.record.step(op)
@@ -25,7 +25,8 @@ func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	l.record = r
 	switch op.Kind {
 	case history.Acquire, history.Transfer:
-		// A repeated claim may read the head separately, after the next owner has moved it.
+		// A repeated claim may read the head in a separate step, after the next owner has changed
+		// it.
 		known := op.Outcome == history.OK && op.Head.Token <= op.Granted.Token
 		return l, !known || l.at(op.Head)
 	case history.Read:
@@ -48,7 +49,6 @@ func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	return l, true
 }
 
-// at reports whether the head is h.
 func (l fencedLog) at(h driver.Head) bool {
 	h.Oldest = 0
 	return l.head == h
@@ -59,7 +59,7 @@ func (l fencedLog) after(op *history.Operation) driver.Head {
 		Token: op.Fence.Token}
 }
 
-// String returns the log for the picture.
+// String returns the log's text for Draw's page.
 func (l fencedLog) String() string {
 	return fmt.Sprintf("%v, number %d, seq %d", l.record, l.head.Number, l.head.Seq)
 }

@@ -1,6 +1,6 @@
-// Command some tries as many mutants as time allows: first the mutants that a change concerns, then
-// others, in an order that the commit decides. It fails if a mutant survives, or if a killer fails
-// without one.
+// Command some tries as many mutants as time allows. The command begins with the mutants of changed
+// files, and then tries other mutants in an order that the commit determines. The command fails if
+// a mutant survives, or if a test that should kill mutants fails on unchanged code.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const (
 	workers = 2
-	share   = 40 * time.Second // least time of a package after its mutants are built
-	grace   = 30 * time.Second // for running mutants; after it they end, and count as not tried
+	share   = 40 * time.Second // shortest time of a package after its mutants are built
+	grace   = 30 * time.Second // for running mutants, which then end and count as not tried
 )
 
 func main() {
@@ -65,7 +65,6 @@ func some(end time.Time) error {
 	return nil
 }
 
-// summary returns the last line.
 func summary(changed, allChanged, others, allOthers int) string {
 	left := fmt.Sprint(allChanged+allOthers-changed-others, " left for make check")
 	if changed < allChanged {
@@ -77,7 +76,7 @@ func summary(changed, allChanged, others, allOthers int) string {
 	return fmt.Sprintf("mutants: %d of changed files and %d others tried, all died; %s", changed, others, left)
 }
 
-// run tries units until its end.
+// run tries units until its time is up.
 type run struct {
 	root   string
 	end    time.Time
@@ -85,7 +84,7 @@ type run struct {
 	failed []string // packages
 }
 
-// all tries the mutants of units, and returns the number that died. Each unit gets an equal share
+// The method tries the mutants of units, and returns how many died. Each unit gets an equal share
 // of the remaining time.
 func (r *run) all(units []unit) (died int) {
 	next := 0
@@ -117,7 +116,7 @@ func (r *run) all(units []unit) (died int) {
 
 var result = regexp.MustCompile(`(\d+) mutants died, of \d+ chosen`)
 
-// try tries the mutants of a unit for a time, and returns the number that died.
+// The method tries a unit's mutants for the given time, and returns how many died.
 func (r *run) try(u unit, has time.Duration) int {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), r.end.Add(grace))
@@ -145,9 +144,8 @@ func (r *run) try(u unit, has time.Duration) int {
 	return died
 }
 
-// verdict returns the number of mutants that died, by the output of go test, and whether all is
-// well. A test that was cut off for lack of time proves nothing, unless something had failed
-// before.
+// verdict returns the number of mutants that died, according to the output of go test, and reports
+// whether no test failed. A run that was cut off proves nothing unless a test had already failed.
 func verdict(out string, err error, cut bool) (died int, ok bool) {
 	if cut {
 		return 0, !strings.Contains(out, ": failed: ") // Each prints it immediately

@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// pkg is a package with mutants. Its path starts at the root of the repository.
+// pkg is a package with mutants. The path is relative to the root of the repository.
 type pkg struct {
 	path    string
 	mutants []mutate.Found
@@ -50,7 +50,7 @@ func packages(root string) (all []pkg, err error) {
 	return all, err
 }
 
-// unit is the work of one process: mutants of a package, by their places in its list.
+// unit is the work of one process: mutants of a package, by their positions in its list.
 type unit struct {
 	pkg     string
 	numbers []int
@@ -63,8 +63,9 @@ func count(units []unit) (n int) {
 	return n
 }
 
-// plan returns the mutants that a change concerns, and the others. The commit decides the order of
-// packages, and of mutants in each, so that over some commits all have their turn.
+// plan returns two lists: the mutants that a change affects, and the other mutants. The commit
+// determines the order of the packages and of the mutants in each package. Several commits together
+// therefore try all mutants.
 func plan(commit string, pkgs []pkg, concerns func(pkg, mutate.Found) bool) (first, then []unit) {
 	rank := func(texts ...string) string {
 		sum := sha256.Sum256([]byte(commit + "\n" + strings.Join(texts, "\n")))
@@ -96,16 +97,17 @@ func plan(commit string, pkgs []pkg, concerns func(pkg, mutate.Found) bool) (fir
 	return first, then
 }
 
-// repository knows which files have changed since a commit.
+// repository records which files have changed since a commit.
 type repository struct {
 	root    string
 	changed map[string]bool
 	before  map[string][]mutate.Found // by changed file of mutants: its mutants at that commit
 }
 
-// base returns the commit to compare with. It is the commit in CI_BASE. Without it, it is the last
-// local one whose mutants all died, as make mutants noted it, or the one where a branch left
-// origin/main, or the previous one. A commit that is no ancestor of head does not count.
+// base returns the commit to compare with, which must be an ancestor of head. The first choice is
+// the commit in CI_BASE, and the second is the last local commit whose mutants all died, as "make
+// mutants" recorded. The third choice is the commit where the branch left origin/main, and the last
+// is the previous commit.
 func (r *repository) base(head string) (commit, why string) {
 	if c := r.ancestor(os.Getenv("CI_BASE")); c != "" {
 		return c, "which CI_BASE names"
@@ -123,7 +125,7 @@ func (r *repository) base(head string) (commit, why string) {
 	return r.ancestor("HEAD~1"), "the commit before"
 }
 
-// ancestor returns the name of a commit if it is an ancestor of HEAD, otherwise "".
+// ancestor returns the name of a commit if it is an ancestor of HEAD, and "" otherwise.
 func (r *repository) ancestor(commit string) string {
 	if commit == "" {
 		return ""
@@ -150,7 +152,7 @@ func (r *repository) compare(commit string) error {
 		if path.Base(name) != "mutants_test.go" {
 			continue
 		}
-		// A missing or unreadable file had no known mutants.
+		// A missing or unreadable file counts as a file without mutants.
 		if src, err := git(r.root, "show", commit+":"+name); err == nil {
 			r.before[name], _ = mutate.ReadSource(name, []byte(src))
 		}
@@ -158,8 +160,9 @@ func (r *repository) compare(commit string) error {
 	return nil
 }
 
-// concerns reports whether the change concerns a mutant: it is new or changed, or a file that it
-// edits has changed, or the file of its killer, or the suite if that kills it.
+// concerns reports whether the change affects a mutant. A change affects each new or changed
+// mutant. It also affects a mutant if it changes a file that the mutant edits, the killer's file,
+// or the suite that kills the mutant.
 func (r *repository) concerns(p pkg, m mutate.Found) bool {
 	same := func(was mutate.Found) bool {
 		return was.Name == m.Name && was.Killer == m.Killer && slices.Equal(was.Edits, m.Edits)
@@ -174,7 +177,7 @@ func (r *repository) concerns(p pkg, m mutate.Found) bool {
 	}
 	killer, _, _ := strings.Cut(m.Killer, "/")
 	if !strings.HasPrefix(killer, "Test") {
-		killer = "TestSimulation" // which names the rule that it breaks
+		killer = "TestSimulation" // the killer of mutants that name a broken rule
 	}
 	for file := range r.changed {
 		dir, name := path.Dir(file), path.Base(file)

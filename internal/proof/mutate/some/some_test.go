@@ -14,7 +14,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// numbered returns packages with these numbers of mutants.
 func numbered(sizes map[string]int) (all []pkg) {
 	for path, size := range sizes {
 		p := pkg{path: path}
@@ -26,8 +25,9 @@ func numbered(sizes map[string]int) (all []pkg) {
 	return all
 }
 
-// Each mutant is planned once, and those of the change come first. The order of the others is the
-// same each time at a commit. Over some commits each package and each mutant is early in it.
+// Each mutant is planned once, and the mutants that the change affects are first. At a given
+// commit, the order of the other mutants is always the same. Over several commits, each package and
+// each mutant is early in the order at least once.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	sizes := map[string]int{"a": 30, "b": 10, "c": 2, "d": 1, "e": 1}
@@ -80,7 +80,7 @@ var mutants = []mutate.Mutant{
 `
 )
 
-// A change concerns the mutants of its files, and no others of their folders.
+// A change concerns the mutants of its files, and no other mutants of their folders.
 func TestConcerns(t *testing.T) {
 	t.Parallel()
 	r, git, write := newRepository(t)
@@ -133,8 +133,8 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// CI_BASE comes first if it is an ancestor, then the commit that make mutants noted, then the
-// beginning of the branch, then the previous commit.
+// The order is CI_BASE if it is an ancestor, the commit that "make mutants" recorded, the beginning
+// of the branch, and the previous commit.
 func TestBase(t *testing.T) {
 	r, git, write := newRepository(t)
 	var commits []string
@@ -171,7 +171,7 @@ func TestBase(t *testing.T) {
 	want(commits[2])
 }
 
-// newRepository is a git repository. Its git returns what the command printed.
+// newRepository is a git repository. Its method git returns the command's output.
 func newRepository(t *testing.T) (r *repository, git func(args ...string) string, write func(name, text string)) {
 	r = &repository{root: t.TempDir()}
 	git = func(args ...string) string {
@@ -196,7 +196,7 @@ func newRepository(t *testing.T) (r *repository, git func(args ...string) string
 	return r, git, write
 }
 
-// A failure counts, whatever the rest of the output is. A test that was cut off does not count.
+// A failure is a failure whatever else the output contains. A test that was cut off proves nothing.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	const died = "    run.go:1: 12 mutants died, of 40 chosen and 50 in all\n--- PASS: TestMutants\n"
@@ -236,7 +236,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// No mutant begins when the time is over.
+// When the time is over, no more mutants begin.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	r := &run{root: t.TempDir(), end: time.Now().Add(-time.Second)}

@@ -1,4 +1,4 @@
-package certify
+package suite
 
 import (
 	"context"
@@ -7,39 +7,40 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-
-	"github.com/tenure-go/tenure/conformance"
 )
 
-// runner runs functions of package conformance outside of go test, as package testing does. A
-// subtest that calls Parallel continues when the function of its parent has returned.
-type runner struct {
-	slots chan struct{}         // each parallel subtest takes one
-	ended func(name string)     // called after each subtest
-	scrub func(s string) string // applied to messages
+// Runner runs the suites outside go test, as package testing would. A subtest that calls Parallel
+// pauses until its parent's function has returned.
+type Runner struct {
+	slots chan struct{} // each parallel subtest takes one
+	ended func(name string)
+	scrub func(s string) string
 }
 
-func newRunner(parallel int, ended func(string), scrub func(string) string) *runner {
-	return &runner{slots: make(chan struct{}, parallel), ended: ended, scrub: scrub}
+// NewRunner returns a Runner that runs up to parallel subtests at the same time. When a subtest
+// ends, the Runner calls ended with its name. The Runner applies scrub to messages.
+func NewRunner(parallel int, ended func(string), scrub func(string) string) *Runner {
+	return &Runner{slots: make(chan struct{}, parallel), ended: ended, scrub: scrub}
 }
 
-// do runs f as a test, and returns the messages of its failures.
-func (r *runner) do(ctx context.Context, name string, f func(conformance.T)) []string {
+// Do runs f as a test, and returns the failure messages. After ctx has ended, Do starts no further
+// subtests.
+func (r *Runner) Do(ctx context.Context, name string, f func(T)) []string {
 	root := &test{runner: r, outer: ctx, name: name, done: make(chan struct{})}
 	root.do(f)
 	return root.failures
 }
 
-// test is the T of one test. Safe for concurrent use.
+// test implements T for one test. A test is safe for concurrent use.
 type test struct {
-	runner *runner
+	runner *Runner
 	outer  context.Context
 	name   string
 	parked chan struct{} // closed by Parallel
 	resume chan struct{} // closed when the parent's function has returned
 	done   chan struct{} // closed when the test and its subtests have ended
 
-	// The fields below are used only by the test's goroutine.
+	// Only the test's goroutine uses the fields below.
 	ctx  context.Context
 	slot bool // it has a slot
 
@@ -91,7 +92,7 @@ func (t *test) failed() bool {
 }
 
 // Run runs a subtest, unless the context has ended.
-func (t *test) Run(name string, f func(conformance.T)) bool {
+func (t *test) Run(name string, f func(T)) bool {
 	if t.ctx.Err() != nil {
 		return true
 	}
@@ -124,9 +125,9 @@ func (t *test) take(child *test) {
 	t.failures = append(t.failures, failures...)
 }
 
-// do runs f, then the subtests that wait for its end, and then the functions given to Cleanup, the
-// last first.
-func (t *test) do(f func(conformance.T)) {
+// do runs f, and then the subtests that are waiting for f to end. Finally, it calls the functions
+// passed to Cleanup, in reverse order.
+func (t *test) do(f func(T)) {
 	ctx, cancel := context.WithCancel(t.outer)
 	defer cancel()
 	t.ctx = ctx
@@ -162,7 +163,7 @@ func (t *test) do(f func(conformance.T)) {
 	}
 }
 
-// call calls f in a goroutine, because Fatalf and Skipf end it.
+// call calls f in a separate goroutine, because Fatalf and Skipf end that goroutine.
 func (t *test) call(f func()) {
 	done := make(chan struct{})
 	go func() {
