@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAliasesAreDocumented: go doc shows only the comment of an alias. So each alias has a
-// comment, which names the type with its fields or methods.
+// TestAliasesAreDocumented: go doc shows only the comment of an alias, which therefore names the
+// type's fields or methods.
 func TestAliasesAreDocumented(t *testing.T) {
 	t.Parallel()
 	f, err := parser.ParseFile(token.NewFileSet(), "aliases.go", nil, parser.ParseComments)

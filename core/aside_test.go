@@ -7,8 +7,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Shards that are set aside do not count as unowned, and count as quarantined only if they have
-// an end.
+// A shard that is set aside does not count as unowned.
 func TestSetAside(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -19,17 +18,17 @@ func TestSetAside(t *testing.T) {
 		until := time.Now().Add(time.Hour)
 		a.inside().SetAside(map[string]seam.Aside{"s": {Why: "ill", Until: until}, "unknown": {Why: "ill", Until: until}})
 		v := a.View()
-		if o, _ := v.Owner("s"); o.Aside != "ill" || o.AsideUntil != until || v.Quarantined() != 1 {
-			t.Errorf("got %+v, %d in quarantine", o, v.Quarantined())
+		if o, _ := v.Owner("s"); o.Aside != "ill" || o.AsideUntil != until {
+			t.Errorf("got %+v", o)
 		}
 		a.inside().SetAside(nil)
-		if v := a.View(); v.Quarantined() != 0 || v.Shards[0].Aside != "" {
+		if v := a.View(); v.Shards[0].Aside != "" || !v.Shards[0].AsideUntil.IsZero() {
 			t.Errorf("got %+v", v.Shards)
 		}
 	})
 	v := &View{Trusted: true, Shards: []Ownership{{Shard: "a"}, {Shard: "b", Aside: "merged"},
 		{Shard: "c", Aside: "ill", AsideUntil: time.Now()}, {Shard: "_d"}}}
-	if n, reserved := v.Unowned(); n != 1 || reserved != 1 || v.Quarantined() != 1 {
-		t.Errorf("got %d unowned, %d reserved, %d in quarantine, want one each", n, reserved, v.Quarantined())
+	if n, reserved := v.Unowned(); n != 1 || reserved != 1 {
+		t.Errorf("got %d unowned, %d reserved, want one each", n, reserved)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// 10,000 shards that are wanted and not owned cost no goroutine, no call, and at most 300 bytes
+// 10,000 shards that are wanted but not owned cost no goroutine, no call, and at most 300 bytes
 // each.
-func TestStandbyCost(t *testing.T) { // not in parallel: it counts goroutines
+func TestStandbyCost(t *testing.T) { // not parallel, because it counts goroutines
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New()}
 		const n = 10_000
@@ -47,7 +47,7 @@ func TestStandbyCost(t *testing.T) { // not in parallel: it counts goroutines
 	})
 }
 
-// heldByAnother makes n shards owned by a session that does not end, and returns their names.
+// heldByAnother creates n shards, owned by a session that does not end, and returns their names.
 func heldByAnother(tb testing.TB, store *memory.Store, n int) []string {
 	tb.Helper()
 	ctx := context.Background()
@@ -74,7 +74,7 @@ func heldByAnother(tb testing.TB, store *memory.Store, n int) []string {
 	return names
 }
 
-// quick is an elector for benchmarks, in real time.
+// quick returns an elector for benchmarks, in real time.
 func quick(b *testing.B, store *memory.Store, o *Options) (*Elector, *kvfault.Link) {
 	b.Helper()
 	var c Options
@@ -147,7 +147,7 @@ func BenchmarkLeaseErrParallel(b *testing.B) {
 func BenchmarkAppend1(b *testing.B)  { benchAppend(b, 1) }
 func BenchmarkAppend64(b *testing.B) { benchAppend(b, 64) }
 
-// benchAppend has producers append 128-byte entries to one shard.
+// benchAppend measures producers that append 128-byte entries to one shard.
 func benchAppend(b *testing.B, producers int) {
 	l := benchLease(b)
 	payload := make([]byte, 128)
@@ -242,7 +242,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 	}
 }
 
-// BenchmarkClockRead measures the clock's part of BenchmarkLeaseErr.
+// BenchmarkClockRead measures the clock's share of BenchmarkLeaseErr.
 func BenchmarkClockRead(b *testing.B) {
 	start := time.Now()
 	for b.Loop() {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// call makes the call that an effect requests, in its own goroutine, and passes the reply to the
-// machine as it is.
+// call carries out an effect that requests a call to the store, and passes the reply unchanged to
+// the machine.
 func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	ctx, cancel := context.WithTimeout(e.callCtx, eff.Timeout)
 	defer cancel()
@@ -65,10 +65,10 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	}
 }
 
-// errMuted is the result of heartbeats of a member that can neither commit nor release (C18).
+// errMuted is the heartbeat error of a member that can neither commit nor release (C18).
 var errMuted = errors.New("tenure: not sent: others are to evict this member, as the store denies its releases")
 
-// callOf returns the kind and the number of items of an effect's call, for hooks.
+// callOf returns the kind of call that an effect requests and its number of items, for hooks.
 func callOf(eff *fsm.Effect) (kind string, items int) {
 	switch eff.Kind {
 	case fsm.EffJoin:
@@ -92,7 +92,7 @@ func callOf(eff *fsm.Effect) (kind string, items int) {
 	}
 }
 
-// formers returns the sessions in the records of the claimed shards.
+// formers returns the former sessions of the claimed shards.
 func formers(eff *fsm.Effect) map[ShardID]SessionID {
 	var had map[ShardID]SessionID
 	for i := range eff.Claims {
@@ -106,10 +106,10 @@ func formers(eff *fsm.Effect) map[ShardID]SessionID {
 	return had
 }
 
-// closeSession closes a session. No other member does so, and the others would wait for its TTL. If
-// the store did not close the session or the outcome is unknown, closeSession tries again after
-// delay, until ctx ends. Closing twice is not an error. Each attempt waits for its answer for at
-// most patience, because one of several servers may be silent.
+// closeSession closes a session, so that other members need not wait for its TTL. If the close
+// fails or its outcome is unknown, closeSession tries again after delay, until ctx ends. Closing a
+// session twice is not an error. Each attempt waits at most patience for an answer, because one of
+// several servers may be silent.
 func closeSession(ctx context.Context, s driver.Session, delay, patience time.Duration) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, patience)
@@ -128,11 +128,12 @@ func closeSession(ctx context.Context, s driver.Session, delay, patience time.Du
 	}
 }
 
-// observe repeats the process's one Observe call, from cursor to cursor. A resync ends the call in
-// progress and starts with an empty cursor. Before the member has joined, the machine requests no
-// resync. Until then, the member's own timer starts full reads (S13). A full read may take a third
-// of the TTL, or three times as long as the last one took. After each failure, this limit doubles.
-// A server that hangs therefore hides the other members only for a short time.
+// observe calls Observe repeatedly, each time with the cursor that the last call returned. A resync
+// ends the call in progress and starts with an empty cursor. Until the member has joined, the
+// machine requests no resyncs, and a timer starts the full reads (S13). The time limit of a full
+// read is a third of the TTL or three times the duration of the last full read, whichever is
+// longer. This limit doubles after each failure. A hanging server therefore hides the other members
+// for only a short time.
 func (e *Elector) observe(ctx context.Context) {
 	var cursor driver.Cursor
 	var beats []driver.Beat
@@ -156,7 +157,7 @@ func (e *Elector) observe(ctx context.Context) {
 		timed, stop := context.WithTimeout(call, limit)
 		v, err := e.b.Observe(timed, driver.ObserveQuery{Since: cursor, Beats: beats})
 		stop()
-		wanted := call.Err() == nil // not ended by a resync
+		wanted := call.Err() == nil // a resync has not ended the call
 		cancel()
 		switch {
 		case err == nil:
@@ -169,7 +170,7 @@ func (e *Elector) observe(ctx context.Context) {
 			e.failedOver(v)
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
-			e.note.call(callObserve, 0, e.clk.now().Sub(sent), err)
+			e.note.call(Call{Kind: callObserve, Took: e.clk.now().Sub(sent), Err: err})
 			e.mu.Lock()
 			e.unread = e.clk.now()
 			e.mu.Unlock()
@@ -187,8 +188,8 @@ func (e *Elector) observe(ctx context.Context) {
 	}
 }
 
-// storeChanged halts the machine if err, from a call that the machine did not make, means that
-// the store was replaced (I1).
+// storeChanged halts the machine if err means that the store was replaced (I1). It handles errors
+// of calls that the machine did not request.
 func (e *Elector) storeChanged(err error) {
 	if errors.Is(err, ErrStoreChanged) {
 		e.feed(fsm.Input{Kind: fsm.InStoreChanged, Err: err})

@@ -7,24 +7,24 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// clock gives the machine its instants: the monotonic time since start plus the time for which the
-// computer was suspended since then. Reading the suspended time is slow, so it is sampled. A timer
-// samples it, so that trust ends in time even without calls. The method now also samples it if the
-// wall clock has moved and the monotonic clock has not, as happens after a suspension. The wall
-// clock has no other use. A clock is safe for concurrent use.
+// clock measures time for the machine: the monotonic time since start, plus the time that the
+// computer has been suspended since then. Reading the suspended time is slow, so a timer samples
+// it. Trust therefore ends on time even if no caller reads the clock. The now method also takes a
+// sample if the wall clock has moved and the monotonic clock has not, as after a suspension. The
+// wall clock has no other use. A clock is safe for concurrent use.
 type clock struct {
 	start time.Time
-	ahead func() (time.Duration, bool) // boot time less monotonic time; false without a boot clock
-	base  time.Duration                // at start
-	away  atomic.Int64                 // suspended since start, in nanoseconds
-	wall  atomic.Int64                 // wall clock less the monotonic time since start, when it last caused a sample
+	ahead func() (time.Duration, bool) // boot time minus monotonic time; false without a boot clock
+	base  time.Duration                // the value of ahead at the start
+	away  atomic.Int64                 // time suspended since the start, in nanoseconds
+	wall  atomic.Int64                 // wall clock minus the monotonic time since start, when it last caused a sample
 	ticks bool                         // there is a boot clock to sample
 
 	behind func() time.Duration // how long a test stopped the monotonic clock; otherwise nil
 }
 
-// minSuspend is the shortest suspension that counts. A shorter one may only be noise from reading
-// two clocks in succession.
+// minSuspend is the shortest suspension that counts. A shorter suspension may only be noise from
+// reading two clocks in succession.
 const minSuspend = time.Millisecond
 
 func newClock(ahead func() (time.Duration, bool)) *clock {
@@ -39,7 +39,7 @@ func (c *clock) now() fsm.Instant {
 	return at
 }
 
-// read returns the current instant and the wall clock's time at that instant.
+// read returns the current instant and the corresponding wall-clock time.
 func (c *clock) read() (fsm.Instant, time.Time) {
 	t := time.Now()
 	mono := int64(t.Sub(c.start))
@@ -55,7 +55,7 @@ func (c *clock) read() (fsm.Instant, time.Time) {
 	return fsm.Instant(mono + c.away.Load()), t
 }
 
-// sample adds the time suspended since the last call.
+// sample adds any time that the computer has been suspended since the last sample.
 func (c *clock) sample() {
 	if !c.ticks {
 		return

@@ -11,9 +11,9 @@ const (
 	clockBoottime  = 7
 )
 
-// bootAhead returns how far the boot clock, which counts suspended time, is ahead of the monotonic
-// clock, which does not. It reads both with system calls, so that a test's fake time does not
-// affect the difference.
+// bootAhead returns how far the boot clock is ahead of the monotonic clock. Only the boot clock
+// counts suspended time. Both clocks are read with system calls, so that a test's fake time does
+// not affect the difference.
 func bootAhead() (time.Duration, bool) {
 	best, found := time.Duration(0), false
 	for range 3 {

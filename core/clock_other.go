@@ -4,6 +4,6 @@ package core
 
 import "time"
 
-// bootAhead returns false, because the standard library offers no boot clock here. Suspended time
-// therefore counts only if the monotonic clock counts it.
+// bootAhead returns false, because the standard library has no boot clock for this system.
+// Suspended time therefore counts only if the monotonic clock includes it.
 func bootAhead() (time.Duration, bool) { return 0, false }

@@ -23,15 +23,15 @@ func TestClockCountsSuspendedTime(t *testing.T) {
 			}
 		}
 		step(0, 0)
-		step(minSuspend-1, 0) // the noise of two readings
+		step(minSuspend-1, 0) // noise between two clock readings
 		step(time.Minute, time.Minute+minSuspend-1)
-		step(-time.Second, time.Minute+minSuspend-1) // never back
+		step(-time.Second, time.Minute+minSuspend-1) // the clock never goes back
 		time.Sleep(time.Second)
 		step(time.Second, time.Minute+time.Second+minSuspend-1)
 	})
 }
 
-// The first check after a suspension ends a lease, without a timer: the wall clock moved and the
+// The first check after a suspension ends a lease without a timer: the wall clock moved and the
 // monotonic clock did not.
 func TestSuspensionEndsALeaseAtTheFirstCheck(t *testing.T) {
 	t.Parallel()
@@ -55,8 +55,8 @@ func TestSuspensionEndsALeaseAtTheFirstCheck(t *testing.T) {
 	})
 }
 
-// Trust may not move when the wall clock is set. Fake time has no monotonic clock beside it, so
-// this test runs in real time.
+// Setting the wall clock must not move trust. Fake time has no separate monotonic clock, so this
+// test runs in real time.
 func TestClockIgnoresWallTime(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
@@ -74,7 +74,7 @@ func TestClockIgnoresWallTime(t *testing.T) {
 	}
 }
 
-// Fake time passes at once, and the boot clock must not move with it.
+// The boot clock must not move with fake time.
 func TestBootClockIsStill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestNotifierOrderAndBound(t *testing.T) {
 	t.Parallel()
 	var got []int
 	dropped := 0
-	n := newNotifier(Hooks{OnDropped: func(d Dropped) { dropped += d.Events }}, nil, "a")
+	n := newNotifier(Hooks{OnEvent: func(e Event) { dropped += e.Dropped }}, nil, "a")
 	for i := range maxEvents + 10 {
 		n.post(func() { got = append(got, i) })
 	}

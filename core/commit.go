@@ -15,34 +15,34 @@ import (
 
 // Committed is the result of a Commit.
 type Committed struct {
-	Number driver.WriteNo // number of the commit; several callers may share it
-	First  Seq            // first entry that this call appended; 0 if none
-	Last   Seq            // last entry; this call appended all entries between
-	// Versions contains, for each operation, the version that a Put gave its item, and 0 for other
-	// kinds. It is nil if there is no Put, or if an unknown outcome was settled by reading back. In
-	// the latter case, use Get.
+	Number driver.WriteNo // the commit's number; several callers may share it
+	First  Seq            // the number of the first entry that this call appended; 0 if it appended none
+	Last   Seq            // the number of the last entry; this call also appended all entries in between
+	// Versions contains one element for each operation: the version that a Put gave its item, or 0
+	// for any other operation. Versions may be nil if there is no Put. Versions is nil if only a
+	// read revealed the outcome. In the latter case, Get returns the versions.
 	Versions []Version
 }
 
-// Commit applies ops in one atomic step under the lease's fence: all of them or none (F1). Put,
-// PutIf, Delete, DeleteIf, Append and Trim make ops. Many goroutines may call Commit. Commits that
-// arrive while one is in flight form the next one, up to the backend's limits, and each caller gets
-// its own result. A commit with preconditions or a Trim is a separate write. The process sends the
-// writes of all its leases together. Commit copies the values.
+// Commit applies either all of ops or none of them, in one atomic step under the lease's fence
+// (F1). Put, PutIf, Delete, DeleteIf, Append and Trim create operations. Any number of goroutines
+// may call Commit. While a commit is in flight, the Elector gathers the next commits and sends them
+// together, up to the backend's limits. Each caller gets the result of its own commit. A commit
+// with preconditions or a Trim is always a separate write. Commit copies the values.
 //
-// ctx limits only the caller's wait. NotApplied reports whether an error means that nothing was
-// written:
+// The context ctx limits only the caller's wait. NotApplied reports whether an error means that
+// nothing was written:
 //
-//   - ErrLost: this process no longer leads. Usually, its clock showed this, and it sent nothing.
-//     Otherwise, the store refused the write because another session was granted the shard, and the
-//     error also matches ErrFenced.
-//   - *ConflictError: a precondition does not hold; Op is its index in ops.
+//   - ErrLost: this process no longer holds the lease. Usually, the process's own clock showed that
+//     the lease had ended before anything was sent. If the store refused the write because another
+//     session was granted the shard, the error also matches ErrFenced.
+//   - *ConflictError: a precondition does not hold. The error's Op is the operation's index in ops.
 //   - ErrInvalid, ErrTooLarge: this commit itself is invalid or too large.
-//   - *DamagedError: the shard's record or head cannot be read. Nothing can be committed until it
-//     is repaired.
+//   - *DamagedError: the shard's record or head cannot be read. Commits fail until the damage is
+//     repaired.
 //   - ErrRetry with ctx's error: ctx ended before the commit was sent.
-//   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach
-//     until the lease was over. The commit may have been applied, or may still be.
+//   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed unreachable until
+//     the lease was over. The commit may have been applied, or may be applied later.
 //
 // A lost reply is not an error. The Elector sends the same write again, with the same number and
 // nonce, until the store shows whether it was applied (S15).
@@ -71,7 +71,7 @@ func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) {
 	}
 }
 
-// Append commits one entry to the shard's decision log and returns its number.
+// Append commits one entry to the shard's decision log and returns the entry's number.
 func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) {
 	c, err := l.Commit(ctx, Op{Kind: driver.OpAppend, Value: payload})
 	return c.Last, err
@@ -80,12 +80,12 @@ func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) {
 // committer collects a lease's commits. At most one write is in flight.
 type committer struct {
 	mu     sync.Mutex
-	head   driver.Head // as left by the last commit
+	head   driver.Head // the head after the last commit
 	queue  []*pending
-	flying []*pending // in flight
-	busy   bool       // waiting for its turn (see outbox), or a write is in flight
+	flying []*pending // the commits in flight
+	busy   bool       // the lease is waiting for its turn (see outbox), or a write is in flight
 	closed bool       // the lease ended, or its handler returned
-	err    error      // why nothing can be sent, although the committer is not closed
+	err    error      // why nothing can be sent although the committer is not closed
 	idle   signal
 
 	untraced trace.Acks // commits that are not traced yet
@@ -98,16 +98,16 @@ type pending struct {
 	size    int
 	appends int
 	keyed   bool
-	solo    bool // has a precondition or a trim, whose failure must affect only this caller
-	sent    bool // guarded by committer.mu, like most
+	solo    bool // has a precondition or a trim: its failure must affect only this caller
+	sent    bool // guarded by committer.mu, like the field most
 	most    int  // largest number of commits in its call; halved after each refusal of a whole call
 	done    chan struct{}
-	res     Committed // valid after done, like err
+	res     Committed // valid, like err, once done is closed
 	err     error
 }
 
-// notSent returns the error of a commit that was not sent. If a commit is queued behind one whose
-// outcome is unknown, it is nevertheless certainly not applied (S16).
+// notSent returns the error of a commit that was not sent. Such a commit is certainly not applied,
+// even if the commit before it has an unknown outcome (S16).
 func notSent(s ShardID, why error) error {
 	if errors.Is(why, ErrUnknown) {
 		return fmt.Errorf("tenure: shard %q: commit not sent, behind another one: %w: %v", s, ErrRetry, why)
@@ -166,7 +166,7 @@ func (l *Lease) enqueue(p *pending) error {
 	return nil
 }
 
-// giveUp ends a caller's wait. If the commit was not sent, giveUp removes it.
+// giveUp handles the end of a caller's ctx, and removes the commit if it was not sent.
 func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 	c := &l.commits
 	c.mu.Lock()
@@ -184,8 +184,8 @@ func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 	return p.res, p.err
 }
 
-// landed waits until each commit that was sent before the call has its outcome, even if its caller
-// gave up. The wait ends with ctx or the lease.
+// landed waits until every commit that was sent before the call has an outcome, including commits
+// whose callers gave up. The wait ends when ctx or the lease ends.
 func (l *Lease) landed(ctx context.Context) error {
 	c := &l.commits
 	c.mu.Lock()
@@ -216,8 +216,8 @@ func (c *committer) close() {
 	c.mu.Unlock()
 }
 
-// settled closes the committer and waits until all sent commits have an outcome. The wait has the
-// same limit as in settle.
+// settled closes the committer and waits until all sent commits have an outcome. The time limit of
+// settle also applies to this wait.
 func (c *committer) settled() {
 	for {
 		c.mu.Lock()
@@ -232,13 +232,13 @@ func (c *committer) settled() {
 	}
 }
 
-// next returns the lease's next write, with up to most commits, or nil. Under an invalid lease,
-// nothing is sent, and all waiting commits are refused (S5).
+// next returns the lease's next write, with up to most commits, or nil. If the lease is invalid,
+// next refuses all waiting commits (S5).
 func (l *Lease) next(most int) *delivery {
 	c := &l.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := l.clk.now() // before the lease is checked
+	now := l.clk.now() // this must precede the check of the lease
 	refuse := l.Err()
 	if refuse == nil {
 		refuse = c.err
@@ -270,13 +270,12 @@ func (l *Lease) next(most int) *delivery {
 	return &delivery{l: l, parts: parts, base: c.head, w: l.write(c.head, ops), sent: now}
 }
 
-// write returns the write of ops that follows base.
 func (l *Lease) write(base driver.Head, ops []driver.Op) driver.Write {
 	return driver.Write{Fence: l.fence, Number: base.Number + 1, Nonce: newNonce(), Ops: ops}
 }
 
-// fitting returns how many of the first commits form one write within the limits. No key occurs
-// twice in the write, and a solo commit is alone in it.
+// fitting returns how many commits at the front of queue fit into one write. No key may occur twice
+// in one write. A solo commit is the only commit in its write.
 func (e *Elector) fitting(queue []*pending) int {
 	lim := e.info.Limits
 	ops, size := 0, 0
@@ -317,12 +316,12 @@ func (p *pending) finish(res Committed, err error) {
 type delivery struct {
 	l     *Lease
 	parts []*pending
-	base  driver.Head // before it
+	base  driver.Head // the head before the write
 	w     driver.Write
-	sent  fsm.Instant // before the lease was checked for the first attempt
+	sent  fsm.Instant // an instant before the lease was checked for the first attempt
 }
 
-// settle finds the outcome of a write after its first attempt, and gives it to the callers.
+// settle determines a write's outcome after the first attempt, and reports it to the callers.
 func (d *delivery) settle(res driver.CommitResult, err error) {
 	out := d.l.settle(d.base, d.w, res, err, d.l.e.callers(d))
 	if n := len(d.parts); n > 1 && refusedAsOne(out.err) {
@@ -332,8 +331,9 @@ func (d *delivery) settle(res driver.CommitResult, err error) {
 	d.finish(out)
 }
 
-// divide puts the commits of a write that was not applied at the front of the queue, for calls half
-// as large. Each send checks the lease (S5), and callers can withdraw their commits until then.
+// divide returns the commits of an unapplied write to the front of the queue. The next calls carry
+// half as many commits. Each attempt to send a commit checks the lease (S5). Until a commit is sent
+// again, its caller can withdraw it.
 func (d *delivery) divide(commits int) {
 	c := &d.l.commits
 	c.mu.Lock()
@@ -344,11 +344,10 @@ func (d *delivery) divide(commits int) {
 	c.queue, c.flying = slices.Concat(d.parts, c.queue), nil
 }
 
-// finish gives each caller its part of the outcome.
 func (d *delivery) finish(out outcome) {
 	c := &d.l.commits
 	d.l.e.storeChanged(out.err)
-	if errors.Is(out.err, ErrStoreChanged) { // the change ended every lease
+	if errors.Is(out.err, ErrStoreChanged) { // the change has ended every lease
 		out.err = fmt.Errorf("%w: %w", out.err, ErrLost)
 	}
 	c.mu.Lock()
@@ -393,14 +392,14 @@ func (d *delivery) finish(out outcome) {
 	}
 }
 
-// refusedAsOne reports whether a merged write was refused because of one of its commits, so that
-// the others should be sent alone.
+// refusedAsOne reports whether a merged write was refused because of one of its commits. If so, the
+// commits must be sent in smaller writes.
 func refusedAsOne(err error) bool {
 	return refusedTogether(err) || errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown)
 }
 
-// refusedTogether reports whether a call was refused for a reason that need not apply to each of
-// its parts (A4).
+// refusedTogether reports whether a call was refused for a reason that may not apply to smaller
+// calls (A4).
 func refusedTogether(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }

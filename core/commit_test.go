@@ -101,7 +101,7 @@ func TestCommit(t *testing.T) {
 	})
 }
 
-// A new owner knows the head from its grant, or reads it before it starts.
+// A new owner gets the head with its grant, or reads it before the handler starts.
 func TestNewOwnerKnowsHead(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -131,7 +131,7 @@ func TestNewOwnerKnowsHead(t *testing.T) {
 		}
 		w.must(b.Contend(hb.hold, "s"))
 		b.tap.onReadLog(func() error { w.Error("the head is read although the view has it"); return nil })
-		w.must(m.Withdraw(w.Context(), "s")) // to the only other
+		w.must(m.Withdraw(w.Context(), "s")) // to the only other member
 		lb = hb.await(w, 2)
 		if got := lb.Head(); got.Seq != 4 || got.Number != 4 || got != la.Head() {
 			w.Errorf("head %+v, want %+v", got, la.Head())
@@ -142,7 +142,7 @@ func TestNewOwnerKnowsHead(t *testing.T) {
 	})
 }
 
-// While the head cannot be read, the handler is not called. The lease can still be given back.
+// While the head cannot be read, the handler is not called. The lease can still be released.
 func TestHeadOutOfReach(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -214,8 +214,8 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// Commits that must fail or succeed separately are not merged: one key twice, preconditions,
-// trims, and commits that exceed the limits together.
+// Commits that must fail or succeed separately are not merged. These are commits with a common key,
+// a precondition or a trim, and commits that together exceed the limits.
 func TestWhatIsMerged(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		gate := make(chan struct{})
@@ -242,7 +242,7 @@ func TestWhatIsMerged(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, ops := range commits {
 			wg.Go(func() { results[i], errs[i] = l.Commit(w.Context(), ops...) })
-			synctest.Wait() // in this order
+			synctest.Wait() // the commits are queued in this order
 		}
 		close(gate)
 		wg.Wait()
@@ -290,7 +290,7 @@ func TestUnknownOutcomeIsSettled(t *testing.T) {
 	}
 }
 
-// takeOver takes the shard by preemption and appends entries.
+// takeOver preempts the shard's owner and appends entries.
 func (w *world) takeOver(m *member, appends int) {
 	ctx := context.Background()
 	b := m.tap.Backend
@@ -394,8 +394,8 @@ func TestUnknownOutcomeThenFenced(t *testing.T) {
 	}
 }
 
-// A commit that was lost with a server is sent again soon, however long the server was away. The
-// pause does not grow with that time.
+// A commit that was lost with a server is soon sent again. The pause does not grow with the length
+// of the outage.
 func TestCommitInDoubtIsSentAgainSoon(t *testing.T) {
 	for _, away := range []time.Duration{100 * time.Millisecond, time.Second, 1900 * time.Millisecond} {
 		t.Run(away.String(), func(t *testing.T) {
@@ -453,7 +453,7 @@ func TestCallerGivesUp(t *testing.T) {
 		}
 		cancel(boom)
 		wg.Wait()
-		copy(payload, "gone") // the caller's again
+		copy(payload, "gone") // the caller owns it again
 		if !errors.Is(errs[0], ErrUnknown) || !errors.Is(errs[0], boom) || NotApplied(errs[0]) {
 			w.Errorf("in flight: %v", errs[0])
 		}
@@ -474,7 +474,7 @@ func TestCallerGivesUp(t *testing.T) {
 	})
 }
 
-// S12: a lease is not given back while a commit whose caller gave up is in progress.
+// S12: a lease is not released while a commit whose caller gave up is in progress.
 func TestReleaseWaitsForCommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -564,7 +564,7 @@ func TestRefusedCommitIsNotSentAfterLapse(t *testing.T) {
 	})
 }
 
-// A read is not returned if the lease ended before it.
+// A read is not returned if the lease ended before the read.
 func TestReadIsCheckedAfterwards(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Cut()
@@ -594,8 +594,8 @@ func TestRetryableRefusalIsRetried(t *testing.T) {
 	})
 }
 
-// Another writer used this fence, outside the lease. The lease's next number is refused once, and
-// it then uses the number after it.
+// If another writer used the lease's fence, the lease's next commit is refused once. The commit
+// then gets the following number.
 func TestNumberIsTakenAnew(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		r, err := l.sess.(*tapSession).Session.Commit(w.Context(), []driver.Write{{Fence: l.Fence(), Number: 1, Nonce: 5, Ops: []Op{Append(nil)}}})
@@ -636,8 +636,8 @@ func TestRefusalOfMergedWriteIsOnesOwn(t *testing.T) {
 	})
 }
 
-// S5: the parts of a refused merged write wait for another turn. They check the lease before they
-// are sent, and can be withdrawn.
+// S5: the parts of a refused merged write wait for another turn. The lease is checked again before
+// they are sent, and they can be withdrawn.
 func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 	const parts = 20
 	onLease(t, func(w *world, m *member, l *Lease) {
@@ -656,7 +656,7 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 			now := down
 			mu.Unlock()
 			switch {
-			case now && !was: // from then on the store is silent
+			case now && !was: // from then on, the store is silent
 				m.link.Cut()
 				return nil, fmt.Errorf("the server's limit: %w", ErrTooLarge)
 			case now:
@@ -690,7 +690,7 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 		sent := 0
 		for i, err := range errs {
 			switch {
-			case i == 0: // before the merged one
+			case i == 0: // before the merged write
 				w.must(err)
 			case i == parts:
 				if !errors.Is(err, ErrRetry) || !NotApplied(err) {
@@ -717,8 +717,8 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 	})
 }
 
-// TestBehindAnUnknownOutcome: a commit behind one whose outcome is unknown was not sent, and its
-// error says so (S16).
+// If a commit waits behind a commit with an unknown outcome, the waiting commit's error shows that
+// it was not sent (S16).
 func TestBehindAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for _, why := range []error{fmt.Errorf("commit: %w: no answer", ErrUnknown), ErrFenced, &RevokedError{}} {
@@ -729,8 +729,8 @@ func TestBehindAnUnknownOutcome(t *testing.T) {
 }
 
 // F1: a read under a lease sees each commit that the lease sent before it, even if the commit's
-// caller gave up. Otherwise a caller that reads instead of waiting would use a value that is
-// about to be replaced.
+// caller gave up. Otherwise, a caller could read a value that its own earlier commit is about to
+// replace.
 func TestReadAfterCommitInFlight(t *testing.T) {
 	reads := map[string]func(ctx context.Context, l *Lease) (int, error){
 		"Get": func(ctx context.Context, l *Lease) (n int, err error) {
@@ -757,7 +757,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 		err error
 	}
 	for name, read := range reads {
-		// leave sends a commit, holds it in flight, and makes its caller give up.
+		// leave sends a commit, keeps it in flight, and makes its caller give up.
 		leave := func(w *world, m *member, l *Lease) {
 			m.link.Set(kvfault.Write, kvfault.HoldRequest)
 			ctx, cancel := context.WithCancel(w.Context())
@@ -822,7 +822,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 				m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
 					calls++
 					switch calls {
-					case 1: // the others gather behind it
+					case 1: // the other commits gather behind it
 						<-hold
 					case 2:
 						<-hold
@@ -852,7 +852,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 					w.Errorf("the caller that gave up got %v", err)
 				}
 				hold <- struct{}{}
-				synctest.Wait() // its commit waits behind the other
+				synctest.Wait() // its commit waits behind the other commit
 				got := make(chan outcome, 1)
 				go func() {
 					n, err := read(w.Context(), l)

@@ -11,21 +11,22 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// A damaged record is reported once, however often it is found. It is reported again only if it is
-// damaged in another way a minute later. A record that was not found for damages.keep is forgotten.
-// Beyond listing.MaxDamaged, records are counted but not named, because a writer to the store may
-// create any number of names.
+// The Elector reports a damaged record once, even if it finds the record repeatedly. If the damage
+// changes, the Elector reports the record again, but at most once a minute. The Elector forgets a
+// record that it has not found again within damages.keep. After the first listing.MaxDamaged
+// records, the Elector only counts further records. Otherwise, anyone who can write to the store
+// could make the list arbitrarily long.
 const (
 	damageAgain   = time.Minute
 	damageResyncs = 2
 )
 
-// damages holds the recently found damaged records. Elector.mu guards it.
+// damages contains the recently found damaged records. Elector.mu guards it.
 type damages struct {
 	keep  time.Duration // how long a record is kept after it was last found
 	known map[string]*damage
-	total int       // reported or counted since the start
-	more  time.Time // when it was last logged that there are more
+	total int       // records reported or counted since the start
+	more  time.Time // when a line about further records was last logged
 }
 
 type damage struct {
@@ -33,8 +34,7 @@ type damage struct {
 	met, posted time.Time
 }
 
-// damaged records the damaged record that the error of a call or an item names. The caller does not
-// hold e.mu.
+// damaged registers the damaged record that err reports, if any. The caller must not hold e.mu.
 func (e *Elector) damaged(err error) {
 	if !errors.Is(err, driver.ErrDamaged) {
 		return
@@ -46,7 +46,6 @@ func (e *Elector) damaged(err error) {
 	}
 }
 
-// viewDamaged records the damaged records that a page of a view names.
 func (e *Elector) viewDamaged(v *driver.View) {
 	if len(v.Damaged) == 0 {
 		return
@@ -58,7 +57,6 @@ func (e *Elector) viewDamaged(v *driver.View) {
 	}
 }
 
-// resultsDamaged records the damaged records because of which items of a batch were refused.
 func (e *Elector) resultsDamaged(results []driver.AcquireResult) {
 	for i := range results {
 		e.damaged(results[i].Err)
@@ -93,7 +91,7 @@ func (e *Elector) noteDamage(d *driver.DamagedError) {
 	e.note.damaged(d)
 }
 
-// forget removes records that were not found recently, and reports whether there were any.
+// forget removes records that were not found recently, and reports whether it removed any.
 func (s *damages) forget(now time.Time) (any bool) {
 	for key, k := range s.known {
 		if now.Sub(k.met) > s.keep {
@@ -104,7 +102,6 @@ func (s *damages) forget(now time.Time) (any bool) {
 	return any
 }
 
-// list returns the known damaged records, by key.
 func (s *damages) list() []*driver.DamagedError {
 	all := make([]*driver.DamagedError, 0, len(s.known))
 	for _, k := range s.known {
@@ -116,9 +113,7 @@ func (s *damages) list() []*driver.DamagedError {
 
 func (n *notifier) damaged(d *driver.DamagedError) {
 	n.post(func() {
-		if n.h.OnDamaged != nil {
-			n.h.OnDamaged(d)
-		}
+		n.tell(Event{Kind: RecordDamaged, Err: d})
 		n.warn("tenure: damaged record: restore it from a backup, or remove it if it is nobody's",
 			slog.String("key", d.Key), slog.String("shard", string(d.Shard)), slog.String("why", d.Why))
 	})

@@ -17,13 +17,16 @@ import (
 
 // damaged collects a member's reports of damaged records.
 type damaged struct {
-	log   bytes.Buffer // written by one goroutine, read when all are durably blocked
+	log   bytes.Buffer // written by one goroutine; read when all goroutines are durably blocked
 	hooks []string
 }
 
 func (d *damaged) options(o *Options) {
 	o.Logger = slog.New(slog.NewTextHandler(&d.log, nil))
-	o.Hooks.OnDamaged = func(e *DamagedError) { d.hooks = append(d.hooks, e.Key) }
+	onEvent(o, func(e Event) {
+		found, _ := errors.AsType[*DamagedError](e.Err)
+		d.hooks = append(d.hooks, found.Key)
+	}, RecordDamaged)
 }
 
 // lines returns the number of log lines that name a record.
@@ -44,8 +47,8 @@ func (d *damaged) once(w *world, key string) {
 	}
 }
 
-// TestDamagedHead: a commit under a damaged head fails at once, and succeeds once the head is
-// repaired. Other shards continue. Log, hook and view report the damage once.
+// TestDamagedHead: commits to a shard with a damaged head fail immediately, and succeed once the
+// head is repaired. Other shards continue. The log, the hook and the view report the damage once.
 func TestDamagedHead(t *testing.T) {
 	bubble(t, func(w *world) {
 		var told damaged
@@ -83,8 +86,8 @@ func TestDamagedHead(t *testing.T) {
 	})
 }
 
-// TestDamagedUnknown: a commit whose outcome is unknown when the head is damaged does not
-// wait for the end of the lease.
+// TestDamagedUnknown: if a commit has an unknown outcome and the head is damaged, the commit does
+// not wait for the end of the lease.
 func TestDamagedUnknown(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -104,8 +107,8 @@ func TestDamagedUnknown(t *testing.T) {
 	})
 }
 
-// TestDamagedShardIsNotServed: members do not claim a shard with a damaged head repeatedly, its
-// handler is never called, and the members stop at once.
+// TestDamagedShardIsNotServed: members do not repeatedly claim a shard with a damaged head. Its
+// handler is never called, and the members can stop immediately.
 func TestDamagedShardIsNotServed(t *testing.T) {
 	for what, key := range map[string]string{"head": "test/!head/bad", "record": "test/!state/shard/bad"} {
 		t.Run(what, func(t *testing.T) {
@@ -156,8 +159,8 @@ func TestDamagedShardIsNotServed(t *testing.T) {
 	}
 }
 
-// TestDamageIsNotRepeated: a record whose damage keeps changing is named once a minute, however
-// fast it changes. Many records are named up to a limit, and then counted.
+// TestDamageIsNotRepeated: a record whose damage keeps changing is named only once a minute.
+// Records beyond a limit are counted but not named.
 func TestDamageIsNotRepeated(t *testing.T) {
 	bubble(t, func(w *world) {
 		var told damaged

@@ -1,7 +1,7 @@
-// Package core elects leaders and distributes shards among processes. It uses a store that a team
-// already runs. An [Elector] takes part for one process. Each shard that it holds is a [Lease] with
-// a fencing token and a [Handler] that serves it. Applications use this package, with one of the
-// backends.
+// Package core elects leaders and distributes shards among processes, using a store that you
+// already run. Each process has an [Elector]. For each shard that the process owns, the Elector
+// holds a [Lease] with a fencing token, and a [Handler] serves the shard. Applications use this
+// package together with a backend package.
 //
 //	e, err := core.NewElector(backend, nil)
 //	err = e.Contend(func(ctx context.Context, lease *core.Lease) error {
@@ -9,20 +9,20 @@
 //	}, "orders-0", "orders-1")
 //	err = e.Run(ctx)
 //
-// A single-leader election is one shard. Its shortest form is [RunSingleton]. The function
-// [RunOnce] does a job once for all members.
+// To elect a single leader, let all members contend for one shard. [RunSingleton] is the simplest
+// way to elect a single leader. [RunOnce] runs a job once on behalf of all members.
 //
 // # What is authoritative
 //
-//   - The store's record of a shard names the session of its latest grant, and its token. The
-//     store checks every commit against this record in the same atomic step. It refuses a former
-//     owner's write however late the write arrives.
-//   - The process's clock determines how long the process may trust its leases. They last for the
-//     TTL less [Options.Margin], counted from just before it sent its newest answered heartbeat.
-//     This deadline stops work that the store does not see. The data's safety rests on the fence,
-//     not on the clock.
-//   - The [View] tells where to send a request, and to whom to hand over. A view that is out of
-//     date costs only time.
+//   - The store's record of a shard contains the session and the token of the latest grant. The
+//     store checks each commit against this record and applies the commit in one atomic step. The
+//     store therefore refuses a former owner's writes, including writes already in flight.
+//   - The process's clock determines how long the process may trust its leases. A process trusts
+//     its leases for the TTL minus [Options.Margin], measured from just before the process sent its
+//     last answered heartbeat. The end of trust also stops work that the store does not see. The
+//     safety of your data depends on the fence, not on the clock.
+//   - The [View] shows where to send a request and which member can take over a shard. An outdated
+//     view can only delay work.
 //
 // # A lease
 //
@@ -30,83 +30,84 @@
 //	             |            |               |
 //	             +------------+---------------+--> lost: may not be used
 //
-// One heartbeat per process keeps all its leases. Each process sends one every third of the TTL. By
-// default, the TTL is 10 s. If another member sees no heartbeat for the TTL, it ends the session.
-// The first member in the order then takes the shards, with higher tokens. After a crash, the
-// shards have a new owner within one TTL plus a few calls, but not sooner than two thirds of the
-// TTL. A planned [Elector.HandOver] takes one call.
+// One heartbeat renews all leases of a process. By default, the TTL is 10 s, and each process sends
+// a heartbeat every TTL/3. If another member sees no heartbeat from a process for the TTL, it ends
+// the process's session. Other members then take over the shards, with higher tokens. After a
+// crash, each shard gets a new owner within one TTL plus the time for a few calls. A takeover takes
+// at least two thirds of the TTL. A planned [Elector.HandOver] takes one call to the store.
 //
-// If a handler returns before it was asked to, with or without an error, the Elector gives its
-// shard back. Other members may claim it immediately. This member claims it after a back-off, which
-// [Options].BackoffMin and BackoffMax limit. A handler with nothing left to do should wait for
-// its ctx. [RunSingleton] differs: it returns when its handler returns nil.
+// If a handler returns, with or without an error, before it is asked to stop, the Elector gives up
+// the lease. Other members may claim the shard immediately. This member claims the shard again
+// after a back-off ([Options].BackoffMin and BackoffMax). A handler that has nothing left to do
+// should wait until its ctx ends. In contrast, [RunSingleton] returns when its handler returns nil.
 //
 // # Two contexts
 //
-// The handler's ctx ends when the handler should stop taking work. Its lease was withdrawn, handed
-// over or lost, or Run is shutting down; [context.Cause] returns the reason. [Lease.Context] ends
-// only when the lease may no longer be used; closing writes use it. Neither is a child of Run's
-// context, whose end begins an orderly shutdown.
+// The handler's ctx ends when the handler should stop taking work. [context.Cause] returns the
+// reason: the lease was withdrawn, handed over or lost, or Run is shutting down. For final writes,
+// use [Lease.Context], which ends only when the lease may no longer be used. Neither context is a
+// child of Run's context. When Run's context ends, an orderly shutdown begins.
 //
-// The Elector gives the lease back only after its handler has returned. If a handler does not
-// return within [Options.DrainBudget], the Elector revokes its lease and reports the handler as
-// stuck. The handler's work may continue, so the shard is not released. Another member gets it when
-// this process ends, or after [Options.AbandonAfter]. Other shards are not delayed.
+// The Elector gives up the lease only after its handler has returned. If a handler does not return
+// within [Options.DrainBudget], the Elector revokes its lease and reports the handler as stuck. The
+// handler's work may continue, so the shard is not released. Another member gets the shard when
+// this process ends, or after [Options.AbandonAfter]. A stuck handler does not delay other shards.
 //
 // # Who should own it
 //
-// A member whose [Options.Eligible] returns an error claims nothing. It gives its shards to an
-// eligible member, or keeps them if there is no such member. With [Options.Failback], a holder
-// gives its shards to a member with a higher priority once that member has been eligible for this
-// duration. In both cases, the Elector asks the handler to stop, and the shard has no owner for the
-// duration of one call. Members write their priority and eligibility into their records. These
-// serve planning only; safety does not depend on them.
+// A member whose [Options.Eligible] returns an error claims no shards. If another member is
+// eligible, the ineligible member gives that member its shards. If no other member is eligible, the
+// member keeps its shards. If [Options.Failback] is set, a holder gives its shards to a
+// higher-priority member that has been eligible for that duration. To give up a shard in these
+// cases, the Elector asks the handler to stop. The shard then has no owner during one call to the
+// store. Members publish their priority and eligibility only for planning. Safety does not depend
+// on these values.
 //
 // # Writes
 //
 // [Lease.Commit] writes keys and log entries atomically under the fence. [Lease.Append] writes one
-// log entry. Any number of goroutines may call them. Commits that arrive while a write is in flight
-// form the next write. If a reply is lost, the Elector sends the same write again, under the same
-// number and nonce. The caller thus learns whether the write was committed or refused. The error is
-// ErrUnknown only if the store stays out of reach until the lease is over. [NotApplied] reports
-// whether a failed write may be repeated.
+// log entry. Any number of goroutines may call either method. Commits that arrive while a write is
+// in flight are combined into the next write. If a reply is lost, the Elector sends the same write
+// again, with the same number and nonce. The answer shows whether the store committed or refused
+// the write. The caller gets ErrUnknown only if the store stays unreachable until the lease ends,
+// or if the caller's ctx ends first. [NotApplied] reports whether a failed write may be repeated.
 //
-// Writes elsewhere carry [Lease.Fence], which the destination compares before it applies the write.
-// A check of [Lease.Err] before a write is not enough, because the process may be stopped between
-// the two.
+// A write to any other system must carry [Lease.Fence], and that system must check the fence before
+// it applies the write. Checking [Lease.Err] before a write is not enough, because the process may
+// be stopped between the check and the write.
 //
 // # Failures
 //
-//   - The store is out of reach: leases lapse at their deadline. No member is evicted, since all
-//     members appear silent. When the store is back, the same members continue, each lease under a
-//     new token.
-//   - The process is stopped, or the machine suspended, for longer than the TTL less the margin:
-//     its leases are lost. The process notices this before it does anything else with them, and at
-//     each call of [Lease.Err].
-//   - The store is wiped, restored or replaced: all leases are revoked, and nothing is granted
-//     until an operator decides (ErrStoreChanged). Each backend's package says which of these
-//     changes its store cannot detect.
-//   - A handler panics: the process ends. Other members take over as they do after a crash.
+//   - If the store is unreachable, each lease lapses when the process may no longer trust it. All
+//     members then appear silent, so no member is evicted. When the store is reachable again, the
+//     members keep their shards, and each shard gets a lease with a new token.
+//   - If the process is stopped or the machine is suspended for longer than the TTL minus the
+//     margin, the process loses its leases. The process notices the loss before it uses the leases
+//     again. Every call to [Lease.Err] reports the loss.
+//   - If the store is wiped, restored or replaced, all leases are revoked, and no lease is granted
+//     until an operator decides what to do (ErrStoreChanged). Each backend's documentation lists
+//     the changes that its store cannot detect.
+//   - If a handler panics, the process ends. Other members take over as they do after a crash.
 //
 // # Operators' rules
 //
-// An Elector obeys the rules of package control that drain its node, or move or resign a lease. It
-// asks the handler to stop, with ErrHandOver or ErrWithdrawn, gives the shard to another member,
-// and continues to contend for it. A drained member keeps any shard that no other member takes. The
-// Elector reads the rules when a view shows that they changed; otherwise, they cost nothing. It
-// ignores rules about shards that an assigner assigns, because package sharding obeys them when it
-// plans.
+// An Elector obeys the rules of package control that drain its node, and the rules that move or
+// resign one of its leases. To obey a rule, the Elector asks the handler to stop (ErrHandOver or
+// ErrWithdrawn) and gives the shard to another member. The Elector then contends for the shard
+// again. A drained member keeps any shard that no other member takes. The Elector reads the rules
+// only when a view shows that they have changed. The Elector ignores rules about shards that an
+// assigner assigns, because package sharding obeys those rules in its plans.
 //
 // # What is not guaranteed
 //
-// Work that no fence checks may overlap with the next owner's work in three cases:
+// Unfenced work may overlap with the next owner's work in three cases:
 //
-//   - clocks run at rates that differ by more than the margin covers,
+//   - the rates of two clocks differ by more than the margin covers,
 //   - the process is stopped between a check and its effect,
 //   - AbandonAfter is set.
 //
-// A shard's handler may be called any number of times, in this process and in others. Each call
-// continues from the log. Which member gets a shard is best effort. Tenure cannot restore
-// acknowledged writes that the store itself loses. Members notice the loss if the store's identity
-// or revision shows it.
+// A shard's handler may be called any number of times, in any process, and each call must resume
+// from the log. Tenure does not guarantee which member gets a shard, and cannot restore
+// acknowledged writes that the store itself loses. Members notice such a loss only if the store's
+// identity or revision reveals it.
 package core

@@ -18,20 +18,21 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// Handler does a shard's work under one lease. The Elector calls it once for each lease, in its
-// own goroutine, and gives the lease back when it returns.
+// Handler does a shard's work under one lease. The Elector calls the Handler once for each lease,
+// in a new goroutine, and gives up the lease when the Handler returns.
 //
-// ctx ends when the handler should stop taking work. context.Cause returns an error that matches
-// ErrWithdrawn, ErrHandOver, ErrShutdown, ErrIneligible, ErrFailback or, as a *RevokedError,
-// ErrLost. The handler then has Options.DrainBudget to return. For closing writes, use
-// lease.Context(), which ends only when the lease may no longer be used.
+// The context ctx ends when the handler should stop taking work. Then context.Cause returns an
+// error that matches ErrWithdrawn, ErrHandOver, ErrShutdown, ErrIneligible, ErrFailback or, if it
+// is a *RevokedError, ErrLost. After ctx has ended, the handler must return within
+// Options.DrainBudget. For final writes, use lease.Context(), which ends only when the lease may no
+// longer be used.
 //
-// If a handler returns before ctx has ended, with nil or an error, the Elector gives its lease
-// back. It claims the shard again after a back-off. A call to runtime.Goexit counts as an error.
-// The Elector does not recover panics. A handler must not wait for its own Withdraw.
+// If a handler returns nil or an error before ctx has ended, the Elector gives up the lease and
+// claims the shard again after a back-off. A call to runtime.Goexit counts as an error. The Elector
+// does not recover panics. A handler must not wait for a Withdraw of its own shard.
 type Handler func(ctx context.Context, lease *Lease) error
 
-// Elector takes part in a namespace for one process. It uses one session, one heartbeat and one
+// Elector represents one process in a namespace. An Elector uses one session, one heartbeat and one
 // watch for any number of shards. All methods are safe for concurrent use.
 type Elector struct {
 	b    driver.Backend
@@ -43,42 +44,42 @@ type Elector struct {
 
 	calls   sync.WaitGroup // calls to the backend in progress
 	callCtx context.Context
-	kick    chan struct{} // signals that the timer must be set again
+	kick    chan struct{} // makes the timer's goroutine reset the timer
 	ended   chan struct{}
 	commits outbox
 	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
 	closed  chan struct{} // closed if the backend was closed, which is an error before Run returns
-	lock    *hostLock     // nil: no lock
+	lock    *hostLock     // nil if there is no lock
 	traced  *trace.Log    // nil if nothing is traced
 	toTrace toTrace
 
-	updating sync.Mutex // while a MemberState is changed; locked before mu
+	updating sync.Mutex // held while a MemberState is changed; locked before mu
 
 	mu             sync.Mutex
 	m              *fsm.Machine
 	phase          phase
-	queue          []fsm.Input // not yet stepped
+	queue          []fsm.Input // inputs not stepped yet
 	armed          fsm.Instant // when the timer fires
 	contended      map[ShardID]Handler
 	runs           map[ShardID]*run
-	changed        signal          // runs, stored, or the phase
+	changed        signal          // wakes when runs, stored or the phase changes
 	stored         driver.UpdateNo // the last result of Machine.Updated
 	sessions       map[SessionID]driver.Session
-	claiming       fsm.CallID            // the last claims sent, until they are answered
-	former         map[ShardID]SessionID // owners of their shards before; a view may show a grant before the answer
+	claiming       fsm.CallID            // the last claims sent, until the store answers
+	former         map[ShardID]SessionID // the shards' former owners; a view may show a grant before its answer arrives
 	trust          *trust
 	halted         error
 	closeErr       error
 	leaving        time.Time          // when a planned stop began, or zero
-	observing      context.CancelFunc // of the Observe call in progress
-	reading        bool               // that call reads in full; a resync does not end it
+	observing      context.CancelFunc // ends the Observe call in progress
+	reading        bool               // the Observe call is reading the full state, so a resync does not end it
 	certificateEnd func() time.Time   // when the client's certificate for the store expires
 
-	unread fsm.Instant // when Observe failed last, until it succeeds
+	unread fsm.Instant // when Observe last failed; reset when Observe succeeds
 	heard  fsm.Instant // the last news from the store, or Never
 	resync bool
 
-	floor      Token // of the newest full view (I2)
+	floor      Token // the floor in the newest full view (I2)
 	floorKnown bool
 	acked      acknowledged
 
@@ -98,8 +99,8 @@ const (
 	stopped
 )
 
-// NewElector returns an Elector on b. The caller closes b after Run has returned. NewElector checks
-// the options and does no I/O. Nil options are valid.
+// NewElector returns an Elector that uses b. The caller closes b after Run has returned. NewElector
+// checks the options and does no I/O. Nil options are valid.
 func NewElector(b Backend, o *Options) (*Elector, error) {
 	if b == nil {
 		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", ErrInvalid)
@@ -143,26 +144,27 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run takes part until ctx ends. It then waits for Options.LameDuck, asks all handlers to stop
-// together, and releases each shard as soon as its handler has returned (S12). After the wait, this
-// takes at most the drain budget and two call time-outs. If a hook, the logger or Options.Eligible
-// hangs, it takes another drain budget.
+// Run contends for shards and serves them until ctx ends. Run then waits for Options.LameDuck, asks
+// all handlers to stop at the same time, and releases each shard as soon as its handler has
+// returned (S12). After the wait for Options.LameDuck, the shutdown takes at most the drain budget
+// plus two call time-outs. If a hook, the logger or Options.Eligible hangs, the shutdown takes one
+// drain budget longer.
 //
-// Run returns nil if everything was handed back. Otherwise, the error reports one or more of the
-// following:
+// If the Elector has given up every shard, Run returns nil. Otherwise, Run's error reports one or
+// more of the following problems:
 //
-//   - ErrStuck, with the names of the shards whose handlers did not return. Another member evicts
-//     the session later.
-//   - ErrStoreChanged: nothing more was granted. With Options.ReturnHalted, Run returns without
-//     waiting for ctx.
+//   - ErrStuck: the handlers of the listed shards did not return. Another member later evicts this
+//     member's session.
+//   - ErrStoreChanged: the store was wiped, restored or replaced, so the Elector granted no further
+//     lease. With Options.ReturnHalted, Run returns without waiting for ctx.
 //   - ErrClosed: the backend was closed before or during Run. The leases end immediately, handlers
 //     have the drain budget to return, and Run does not wait for ctx.
-//   - The session could not be closed, or was left open because a commit was still in flight.
+//   - The session could not be closed, or it was left open because a commit was still in flight.
 //
-// No failure of the store ends Run before ctx does (V2).
+// A failure of the store never ends Run before ctx ends (V2).
 //
-// Call Run once. When it returns, all its goroutines have ended, except those of handlers, hooks
-// and an Options.Eligible that do not return.
+// Call Run only once. When Run returns, all its goroutines have ended, except the goroutines of
+// handlers, hooks and Options.Eligible calls that do not return.
 func (e *Elector) Run(ctx context.Context) error {
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
@@ -235,7 +237,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	return errors.Join(closedErr, e.halted, stuckErr, unsettledErr, e.closeErr, hookErr)
 }
 
-// start starts the machine. From then on, Contend steps it.
+// After a successful start, Contend steps the machine.
 func (e *Elector) start(callCtx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,17 +255,17 @@ func (e *Elector) start(callCtx context.Context) error {
 	}
 	e.phase, e.callCtx = running, callCtx
 	if e.info.Rollback != "" {
-		e.note.session(SessionEvent{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
+		e.note.session(Event{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
 	}
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: slices.Collect(maps.Keys(e.contended))})
 	e.drainQueue()
 	return nil
 }
 
-// Leave begins a planned stop. It sets View.Leaving, so that /readyz of package tenurehttp answers
-// 503. Everything else continues. Leave does not wait. It returns how much of Options.LameDuck is
-// left since the first call. Run calls Leave when its context ends. The Manager of package sharding
-// calls it before it empties the member.
+// Leave begins a planned stop. Leave sets View.Leaving, so that package tenurehttp's /readyz
+// answers 503. The member otherwise continues as before. Leave does not wait. Leave returns how
+// much of Options.LameDuck remains, counted from the first call. Run calls Leave when its context
+// ends. The Manager of package sharding calls Leave before it empties the member.
 func (e *Elector) Leave() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -275,7 +277,7 @@ func (e *Elector) Leave() time.Duration {
 }
 
 // TrustRemaining returns how long this member's leases stay valid if no further heartbeat succeeds,
-// or 0 if the member is not trusted.
+// or 0 if the member is not trusted now.
 func (e *Elector) TrustRemaining() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -287,9 +289,9 @@ func (e *Elector) TrustRemaining() time.Duration {
 }
 
 // Heartbeats returns, by session, how long ago this member saw the last heartbeat of each member
-// that it watches. In a cluster of up to 17 members, it watches all others, otherwise its three
-// predecessors. If this member is not trusted, Heartbeats returns nil, since silence then says
-// nothing about the others.
+// that it watches. In a cluster of up to 17 members, a member watches all others. In a larger
+// cluster, a member watches only its three predecessors. If this member is not trusted, Heartbeats
+// returns nil, because silence then proves nothing.
 func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -304,11 +306,11 @@ func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	return ages
 }
 
-// Lease returns the lease under which this process currently serves a shard, for work that begins
-// outside its handler, such as a request. It returns nil unless the lease is valid and its handler
-// runs and has not been asked to stop. It does no I/O. The lease may end immediately after the
-// call: its Context ends, and its fence refuses later commits. When the handler returns, the
-// Elector gives the lease back even if other work still uses it.
+// Lease returns the lease under which this process currently serves a shard. Use Lease for work
+// that begins outside the shard's handler, such as a request. Lease returns nil if the lease is
+// invalid, or if its handler is not running or was asked to stop. Lease does no I/O. The lease may
+// end immediately after the call. The lease's Context then ends, and the store refuses later
+// commits. When the handler returns, the Elector gives up the lease, even if other work uses it.
 func (e *Elector) Lease(shard string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -319,10 +321,7 @@ func (e *Elector) Lease(shard string) *Lease {
 	return r.lease
 }
 
-// Done returns a channel that is closed when Run has ended. No lease is granted after that.
-func (e *Elector) Done() <-chan struct{} { return e.ended }
-
-// lameDuck waits between the end of Run's context and the stop of the handlers.
+// lameDuck begins the planned stop, and waits until LameDuck has passed or the backend is closed.
 func (e *Elector) lameDuck() {
 	d := e.Leave()
 	if d <= 0 {
@@ -336,9 +335,9 @@ func (e *Elector) lameDuck() {
 	}
 }
 
-// shutDown asks every handler to stop, waits until each shard is given back or the time is up, and
-// leaves. It returns the shards whose handlers did not return. It also returns the runs whose
-// handler returned before its last commit was settled.
+// shutDown asks every handler to stop, waits until each lease is given up or the time limit has
+// passed, and leaves the namespace. The results are the shards whose handlers did not return, and
+// the runs whose handlers returned but whose last commits are not settled.
 func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	limit := time.NewTimer(e.o.DrainBudget + e.o.CallTimeout)
 	defer limit.Stop()
@@ -383,8 +382,7 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	return stuck, unsettled
 }
 
-// emptied reports whether there is nothing left to wait for: this member has no lease, and only
-// stuck handlers run.
+// emptied reports whether only stuck handlers are left, so that the shutdown can stop waiting.
 func (e *Elector) emptied() bool {
 	for _, r := range e.runs {
 		if r.state != LeaseStuck {
@@ -394,14 +392,14 @@ func (e *Elector) emptied() bool {
 	return true
 }
 
-// Contend makes this process contend for shards and serve each with h while it holds the shard. It
-// may be called before and during Run. The process joins with the first call. Contend does not
-// wait. A standby for a shard costs only about 300 bytes. Names that start with "_" are reserved
-// for Tenure.
+// Contend makes this process contend for shards, and serve each shard with h while the process
+// holds the shard's lease. Contend may be called before and during Run, and does not wait. The
+// process joins when Contend is first called. A shard for which this process is only a standby
+// takes about 300 bytes of memory. Names that start with "_" are reserved for Tenure.
 //
-// Contend accepts all shards or none. If a name is outside the grammar, or there are more than
-// 200,000 shards in all, the error is ErrInvalid. If this member already contends for a shard, it
-// is ErrContended. After Run has ended, it is ErrStopped.
+// Contend accepts either all of the shards or none. If a name is invalid, or if the shards would
+// exceed 200,000 in total, the error is ErrInvalid. If this member already contends for a shard,
+// the error is ErrContended. After Run has ended, the error is ErrStopped.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
 		return errNoHandler
@@ -439,15 +437,16 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 	return nil
 }
 
-// Update changes the state that this member publishes. It calls change with the current state,
-// which is initially the state in Options. Update waits until the store has the new state, so that
-// the other members see it in their views. ctx limits only the wait. Without a session, the next
-// join publishes the new state. Changes are made one at a time; change must not call Update.
+// Update changes the state that this member publishes. Update calls the function change with the
+// current state, which is initially the state in Options. Update waits until the store contains the
+// new state, so that the other members can see it. The argument ctx limits only the wait. If this
+// member has no session, its next join publishes the new state. The Elector makes one change at a
+// time, so this function must not call Update.
 //
-// From now on, Priority counts in the order of claims (C9). Weight, Meta and Draining are for
-// assigners, such as package sharding. If the state is outside the limits, nothing changes, and the
-// error matches ErrInvalid. After Run has ended, it matches ErrStopped. Otherwise, it is ctx's
-// error.
+// The new Priority applies to all later claims (C9). Assigners, such as package sharding, use
+// Weight, Meta and Draining. If the state is outside the limits, nothing changes, and the error
+// matches ErrInvalid. After Run has ended, the error matches ErrStopped. Any other error comes from
+// ctx.
 func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	number, err := e.changeState(mark.Allowed(ctx), change)
 	if err != nil {
@@ -480,9 +479,9 @@ func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	}
 }
 
-// changeState passes the state that change makes to the machine, and returns its number. change
-// runs without Elector.mu, so that no heartbeat waits for it. Reserved keys of Meta are kept, and
-// hidden from change unless own is set.
+// changeState calls change, passes the resulting state to the machine, and returns the state's
+// number. Elector.mu is not held during the call, so that no heartbeat waits for it. The reserved
+// keys of Meta are kept, and are hidden from change unless own is set.
 func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.UpdateNo, error) {
 	e.updating.Lock()
 	defer e.updating.Unlock()
@@ -527,25 +526,27 @@ func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.Updat
 	return e.m.State().Update, nil // a change of eligibility also takes a number
 }
 
-// Withdraw ends the contention for shards. It asks their handlers to stop, with ErrWithdrawn, and
-// gives each shard back when its handler has returned. A standby is the first session that Prefer
-// named, or the only other member. If a standby is known, the shard goes to it in one write.
-// Otherwise, the shard is released, and the first of the other members claims it (C13). Withdraw
-// waits until this is done or the lease has ended otherwise. ctx limits only the wait. A shard that
-// this member does not contend for is not an error.
+// Withdraw makes this member stop contending for shards. Withdraw asks the shards' handlers to
+// stop, with the cause ErrWithdrawn, and gives up each lease after its handler has returned. If a
+// standby is known, one write passes the shard to the standby. The standby is the first session
+// that was passed to Prefer, or the only other member. If no standby is known, the shard is
+// released, and the first of the other members claims it (C13). Withdraw waits until each lease has
+// ended, and ctx limits only that wait. Withdraw accepts shards for which this member does not
+// contend.
 //
-// If a handler did not return within the drain budget, the error matches ErrStuck. Otherwise, it is
-// ctx's error. A stuck handler does not delay other shards.
+// If a handler did not return within the drain budget, the error matches ErrStuck. Any other error
+// comes from ctx. A stuck handler does not delay other shards.
 func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 	return e.giveBack(ctx, "", ErrWithdrawn, shards)
 }
 
-// HandOver is Withdraw with a successor. When its handler has returned, each shard goes to session
-// to in one write (A5). That session's process serves the shard immediately if it contends for it,
-// and otherwise gives it back. HandOver asks handlers to stop with ErrHandOver. If the successor is
-// not alive, the shard is released and the error matches ErrNoTarget. If a lease was lost first,
-// the error matches ErrLost. HandOver also fails if another HandOver, a Contend by this member or
-// the end of Run came first.
+// HandOver is like Withdraw, but the caller chooses the successor's session. After a shard's
+// handler has returned, one write passes the shard to the successor (A5). If the successor contends
+// for the shard, the successor serves the shard immediately. If the successor does not contend for
+// the shard, it releases the shard. The cause of the handlers' contexts is ErrHandOver. If the
+// successor is not alive, the shard is released and the error matches ErrNoTarget. If a lease was
+// lost before the hand-over, the error matches ErrLost. HandOver also fails if Run ends first, or
+// if a later HandOver, Withdraw or Contend by this member gives the shard to another session.
 func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
 	if err := driver.CheckSession(to); err != nil {
 		return err
@@ -599,7 +600,8 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 	return errors.Join(errs...)
 }
 
-// unwant ends the contention for shards. The caller holds e.mu, and the queue is empty.
+// unwant makes this member stop contending for shards. The caller must hold e.mu, and the queue
+// must be empty.
 func (e *Elector) unwant(shards []ShardID, to SessionID, cause error) {
 	for _, s := range shards {
 		delete(e.contended, s)
@@ -631,14 +633,14 @@ func checkShards(shards []string) error {
 	return nil
 }
 
-// dice returns random waits for an Elector's retries, from Options.Seed. It is safe for
+// A dice generates random waits for an Elector's retries from Options.Seed. It is safe for
 // concurrent use.
 type dice struct {
 	mu  sync.Mutex
 	rnd *rand.Rand
 }
 
-// jittered returns d less a random part of up to half.
+// jittered returns d minus a random part of up to half of d.
 func (s *dice) jittered(d time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

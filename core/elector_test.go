@@ -129,9 +129,9 @@ func TestLapseAndRegain(t *testing.T) {
 	})
 }
 
-// TestNews: a member has fresh news while the store answers its reads, and none a TTL after the
-// answers stop, whether or not heartbeats succeed. A member that contends for nothing has fresh
-// news until its next full read.
+// TestNews: a member has fresh news while the store answers its reads. One TTL after the answers
+// stop, its news is no longer fresh, whether or not heartbeats succeed. A member that contends for
+// no shard has fresh news until its next full read.
 func TestNews(t *testing.T) {
 	for name, kinds := range map[string]kvfault.Kind{"cut off": kvfault.All, "reads fail": kvfault.Watch | kvfault.Read} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestFailover(t *testing.T) {
 		if hb.count() != 0 {
 			w.Fatal("two owners")
 		}
-		a.link.Cut() // as good as a crash
+		a.link.Cut() // like a crash
 		cut := time.Now()
 		lb := hb.await(w, 1)
 		if took, limit := hb.at[0].Sub(cut), ttl+ttl/20+50*time.Millisecond; took > limit {
@@ -265,8 +265,8 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// A free shard goes to the preferred member, whatever the other order. If its first choice is
-// gone, the shard goes to the second.
+// A free shard goes to the preferred member, regardless of the order of the other members. If the
+// first choice is gone, the shard goes to the second choice.
 func TestPrefer(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ha, hb, hc leases
@@ -281,8 +281,8 @@ func TestPrefer(t *testing.T) {
 			return func() bool { return len(b.View().Members) == n && len(c.View().Members) == n }
 		}
 		w.eventually("all see all", all(4))
-		// It leaves before a does. For members that see a release and a departure in different
-		// pages, the turns of the second choice and of others may be equal.
+		// The preferred member leaves before a does. If members see the release and the departure
+		// in different views, the second choice and other members may have equal turns.
 		left := gone.View().Session
 		w.must(gone.end())
 		w.eventually("all see who left", all(3))
@@ -350,8 +350,14 @@ func TestStuckHandler(t *testing.T) {
 		if l := hb.await(w, 1); l.Shard() != "good" || hb.at[0].Sub(began) > 100*time.Millisecond {
 			w.Errorf("b has %q after %v: one stuck shard delayed another", l.Shard(), hb.at[0].Sub(began))
 		}
-		if got := a.View().Stuck(); !slices.Equal(got, []string{"deaf"}) {
-			w.Errorf("view says stuck: %q", got)
+		var shown []ShardID
+		for _, l := range a.View().Leases {
+			if l.State == LeaseStuck {
+				shown = append(shown, l.Fence.Shard)
+			}
+		}
+		if !slices.Equal(shown, []ShardID{"deaf"}) {
+			w.Errorf("view says stuck: %q", shown)
 		}
 		time.Sleep(5 * ttl)
 		if hb.count() != 1 {
@@ -424,8 +430,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// S12: each shard is released after its own handler returned, without waiting for the slow
-// handler. The session is closed last.
+// S12: each shard is released once its handler has returned, without waiting for the slow handler.
+// The session is closed last.
 func TestShutdownOrder(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -487,7 +493,7 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second+100*time.Millisecond {
 			w.Errorf("shutdown took %v", took)
 		}
-		if got := a.tap.noted(); !slices.Equal(got, []string{"transfer good"}) { // to the only other
+		if got := a.tap.noted(); !slices.Equal(got, []string{"transfer good"}) { // to the only other member
 			w.Errorf("store calls %q, want good handed on, and no close", got)
 		}
 		hb.await(w, 2) // after eviction
@@ -498,8 +504,8 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 	})
 }
 
-// If the store does not apply the close of a session, or does not answer, the close is repeated,
-// so that the others need not wait for the session's TTL.
+// If the store does not apply or does not answer the close of a session, the close is repeated. The
+// other members therefore need not wait for the session's TTL.
 func TestCloseIsTriedAgain(t *testing.T) {
 	refused := func(context.Context) error { return fmt.Errorf("row locked: %w", ErrRetry) }
 	cut := func(context.Context) error { return errors.New("connection reset") }
@@ -542,7 +548,7 @@ func TestShutdownWhileStoreIsAway(t *testing.T) {
 	})
 }
 
-// A failing handler is called again without end (V2), at growing intervals (V4).
+// A failing handler is called repeatedly (V2), at growing intervals (V4).
 func TestEarlyReturnBacksOff(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a", func(o *Options) { o.BackoffMin, o.BackoffMax = 100*time.Millisecond, time.Second })
@@ -610,8 +616,8 @@ func TestReturnHalted(t *testing.T) {
 	})
 }
 
-// If a member would contend for more than 200,000 shards, the call is refused as a whole,
-// before any is claimed.
+// If a member would contend for more than 200,000 shards, the entire call is refused before any
+// shard is claimed.
 func TestContendTooMany(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -693,7 +699,7 @@ func TestContendEdges(t *testing.T) {
 func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
+		m := w.member("a", func(o *Options) { onEvent(o, func(Event) { <-block }, LeaseGranted) })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		l := h.await(w, 1)
@@ -706,7 +712,7 @@ func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 func TestHooksThatDoNotReturn(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
+		m := w.member("a", func(o *Options) { onEvent(o, func(Event) { <-block }, LeaseGranted) })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		h.await(w, 1)
@@ -748,7 +754,7 @@ func TestView(t *testing.T) {
 			w.Errorf("own member: %+v", m)
 		}
 		h.await(w, 2)
-		time.Sleep(ttl) // for the last changes to arrive
+		time.Sleep(ttl) // until the last changes arrive
 		ctx, cancel := context.WithTimeout(w.Context(), 10*ttl)
 		defer cancel()
 		if _, err := b.WaitView(ctx, b.View()); !errors.Is(err, context.DeadlineExceeded) {
@@ -764,14 +770,14 @@ func TestView(t *testing.T) {
 			w.eventually("s2 is held", func() bool { o, _ := a.View().Owner("s2"); return o.Node == "a" })
 		}
 		moves := a.View().Moves
-		if len(moves) != maxMoves || moves[len(moves)-1].Kind != MoveGranted ||
-			!slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {
+		if len(moves) != maxMoves || moves[len(moves)-1].Kind != LeaseGranted ||
+			!slices.IsSortedFunc(moves, func(x, y Event) int { return x.At.Compare(y.At) }) {
 			w.Errorf("%d moves, the last %+v", len(moves), moves[len(moves)-1])
 		}
 	})
 }
 
-// S10: a process that returns under its label is a new member, and ends the former session.
+// S10: a process that restarts under the same label is a new member, and ends the former session.
 func TestSupersedeEndsFormer(t *testing.T) {
 	bubble(t, func(w *world) {
 		own := func(o *Options) { o.Supersede = true }
@@ -791,8 +797,8 @@ func TestSupersedeEndsFormer(t *testing.T) {
 	})
 }
 
-// TestSessionLostSaysByWhom: hook and log name the session that ended this one, and how it ended.
-// The log line has "session" once.
+// TestSessionLostSaysByWhom: the hook and the log name the session that ended this session, and how
+// it ended. The log line contains "session" once.
 func TestSessionLostSaysByWhom(t *testing.T) {
 	for name, c := range map[string]struct {
 		cause driver.Loss
@@ -825,13 +831,11 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 				var lost *SessionLostError
 				m := w.member("a", func(o *Options) {
 					o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-					o.Hooks.OnSession = func(ev SessionEvent) {
+					onEvent(o, func(ev Event) {
 						mu.Lock()
 						defer mu.Unlock()
-						if ev.Kind == SessionLost {
-							lost, _ = errors.AsType[*SessionLostError](ev.Err)
-						}
-					}
+						lost, _ = errors.AsType[*SessionLostError](ev.Err)
+					}, SessionLost)
 				})
 				w.must(m.Contend((&leases{}).hold, "s"))
 				w.eventually("it has joined", func() bool { return m.View().Session != "" })
@@ -885,7 +889,6 @@ func TestIdleIsQuiet(t *testing.T) {
 	})
 }
 
-// A process that contends for nothing still sees the owner of each shard.
 func TestObserverOnly(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, o := w.member("a"), w.member("observer")
@@ -935,7 +938,6 @@ func TestHandlerOutlivesLostLease(t *testing.T) {
 	})
 }
 
-// A hand-over reports if the lease was lost first.
 func TestHandOverOfLostLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -1011,8 +1013,8 @@ func TestLameDuck(t *testing.T) {
 	})
 }
 
-// The log explains the end of a lease by fixed attributes, which include the session that ended
-// it. If a newer grant to the same process ends a lease or refuses a write, the log says so.
+// Fixed attributes of the log line explain why a lease ended, and name the session that ended it.
+// The log shows if a newer grant to the same process ends a lease or refuses a write.
 func TestNewerGrantToThisProcess(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log bytes.Buffer
@@ -1042,7 +1044,6 @@ func TestNewerGrantToThisProcess(t *testing.T) {
 	})
 }
 
-// sessionNow returns the member's current session.
 func (e *Elector) sessionNow() driver.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -1145,8 +1146,8 @@ func TestRunSingleton(t *testing.T) {
 	})
 }
 
-// The log line of a lapse names the reason: the store's last error, its silence, or that this
-// process did not run.
+// The log line of a lapse names the reason: the store's last error, the store's silence, or that
+// this process did not run.
 func TestLapseSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(*member)
@@ -1176,10 +1177,10 @@ func TestLapseSaysWhy(t *testing.T) {
 	}
 }
 
-// A handler's error is logged even without Options.Logger, unless it says only that the handler
-// was asked to stop.
+// A handler's error is logged even without Options.Logger, unless the error means only that the
+// handler was asked to stop.
 func TestHandlerErrorWithoutLogger(t *testing.T) {
-	if os.Getenv("TENURE_TEST_DEFAULT_LOGGER") == "" { // the default logger is the process's
+	if os.Getenv("TENURE_TEST_DEFAULT_LOGGER") == "" { // the default logger belongs to the process
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHandlerErrorWithoutLogger$", "-test.v")
 		cmd.Env = append(os.Environ(), "TENURE_TEST_DEFAULT_LOGGER=1")
 		out, err := cmd.CombinedOutput()
@@ -1208,7 +1209,7 @@ func TestHandlerErrorWithoutLogger(t *testing.T) {
 	})
 }
 
-// A backend that was closed, before or during Run, ends Run with an error that says so.
+// If the backend is closed before or during Run, Run returns an error that says so.
 func TestClosedBackend(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, before := range []bool{true, false} {

@@ -15,15 +15,15 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// maxReason limits the bytes of a published reason.
+// maxReason is the maximum size of a published reason, in bytes.
 const maxReason = 160
 
-// notAsked is the reason why a member is not eligible before the first call of Options.Eligible.
+// notAsked is the reason why a member is ineligible before the first call to Options.Eligible.
 const notAsked = "not asked yet"
 
 // judge calls Options.Eligible every Options.Heartbeat, one call at a time, and passes the result
-// to the machine. It ends when ctx has ended and the last call has returned. It holds no lock
-// during a call.
+// to the machine. No lock is held during a call. When ctx has ended and the last call has returned,
+// judge returns.
 func (e *Elector) judge(ctx context.Context) {
 	tick := time.NewTicker(e.o.Heartbeat)
 	defer tick.Stop()
@@ -51,15 +51,16 @@ func (e *Elector) judge(ctx context.Context) {
 	}
 }
 
-// verdict is the last result that the machine received.
+// verdict is the last result of Options.Eligible that the machine received.
 type verdict struct {
 	e   *Elector
 	why string
 	at  time.Time
 }
 
-// say passes the reason why this member is not eligible, or "" if it is, to the machine. A change
-// of only the reason costs a write to the store, so it waits for Options.Resync.
+// say publishes the reason why this member is not eligible, or "" if it is eligible. If only the
+// reason changes, it is published at most once per Options.Resync, because each change costs a
+// write to the store.
 func (v *verdict) say(why string) {
 	if why == v.why || why != "" && v.why != "" && time.Since(v.at) < v.e.o.Resync {
 		return
@@ -71,8 +72,7 @@ func (v *verdict) say(why string) {
 	poke(v.e.trouble.wake)
 }
 
-// reason returns the text of an error in the form that is published: one line of up to maxReason
-// bytes, or "" for nil.
+// reason returns an error's text for publication: one line of up to maxReason bytes, or "" for nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -80,7 +80,7 @@ func reason(err error) string {
 	return cmp.Or(oneLine(err.Error(), maxReason), "no reason given")
 }
 
-// oneLine returns text as one line of up to most bytes.
+// oneLine turns text into one line of at most the given size in bytes.
 func oneLine(text string, most int) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -95,8 +95,8 @@ func oneLine(text string, most int) string {
 	return text
 }
 
-// yieldErr returns the error with which a handler is asked to stop, so that another member gets the
-// shard. The caller holds e.mu.
+// yieldErr returns the reason for stopping a handler in favor of another member. The caller must
+// hold e.mu.
 func (e *Elector) yieldErr(c fsm.Cause) error {
 	if why := e.m.Ineligible(); c == fsm.CauseIneligible && why != "" {
 		return fmt.Errorf("%w: %s", ErrIneligible, why)
@@ -104,7 +104,7 @@ func (e *Elector) yieldErr(c fsm.Cause) error {
 	return ErrFailback
 }
 
-// stored returns st with the longest metadata that Tenure may add.
+// stored returns st with the largest metadata that Tenure may add to it.
 func (o *Options) stored(st MemberState, lock *hostLock) MemberState {
 	meta := make(map[string]string, len(st.Meta)+2)
 	maps.Copy(meta, st.Meta)
@@ -118,7 +118,7 @@ func (o *Options) stored(st MemberState, lock *hostLock) MemberState {
 	return st
 }
 
-// checkState validates the state that an application wants its member to publish.
+// checkState validates the state that an application wants to publish.
 func (o *Options) checkState(st MemberState, lock *hostLock) error {
 	if err := driver.CheckUpdate(st); err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// health is the answer of Options.Eligible.
 type health struct {
 	mu    sync.Mutex
 	err   error
@@ -52,8 +51,8 @@ func (m *member) owner(shard string) string {
 	return o.Node
 }
 
-// A holder that is not eligible hands over to an eligible member and names the reason. It claims
-// nothing, and keeps its shards while no member is eligible.
+// A holder that is not eligible hands over its shards to an eligible member and names the reason.
+// It claims no shard. While no member is eligible, it keeps its shards.
 func TestIneligibleHolderHandsOver(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log strings.Builder // called by one goroutine
@@ -82,8 +81,8 @@ func TestIneligibleHolderHandsOver(t *testing.T) {
 		if !ok || who.Ineligible() != "the database is away" {
 			t.Errorf("b says of a: %+v", who)
 		}
-		stopped := slices.ContainsFunc(a.View().Moves, func(m Move) bool {
-			return m.Kind == MoveStopped && errors.Is(m.Err, ErrIneligible) && strings.Contains(m.Err.Error(), "the database is away")
+		stopped := slices.ContainsFunc(a.View().Moves, func(m Event) bool {
+			return m.Kind == HandlerStopping && errors.Is(m.Err, ErrIneligible) && strings.Contains(m.Err.Error(), "the database is away")
 		})
 		if !stopped || !slices.Contains(a.said("revoke s"), "revoke s: not eligible") {
 			t.Errorf("a says %+v, %q", a.View().Moves, a.said(""))
@@ -187,8 +186,8 @@ func TestEligibleHangs(t *testing.T) {
 	})
 }
 
-// A member with a higher priority gets a lower one's shards after Options.Failback, once, and not
-// before.
+// A member with a higher priority gets the shards of a member with a lower priority once, after
+// Options.Failback and not before.
 func TestFailback(t *testing.T) {
 	bubble(t, func(w *world) {
 		const wait = 5 * ttl
@@ -222,8 +221,8 @@ func TestFailback(t *testing.T) {
 	})
 }
 
-// A reason that changes constantly is not written constantly. Update waits only for its own
-// state.
+// A reason that changes constantly causes few writes. Update does not wait for the write of a
+// reason.
 func TestReasonsAreFewWrites(t *testing.T) {
 	bubble(t, func(w *world) {
 		var updates atomic.Int64
@@ -280,7 +279,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// There is room for a reason beside the application's metadata; otherwise there is an error
+// The application's metadata must leave room for a reason. Otherwise, the options are refused
 // before anything is written.
 func TestRoomForTheReason(t *testing.T) {
 	bubble(t, func(w *world) {

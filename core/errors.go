@@ -10,41 +10,40 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// The driver contract's errors that applications encounter (rule E1). Each except ErrDenied means
-// that the call was certainly not applied.
+// These are the errors from package driver that applications may get (rule E1). Each of these
+// errors, except ErrDenied, means that the call was certainly not applied.
 var (
-	// ErrLost means this process no longer leads, because its lease is over. *RevokedError,
-	// *FencedError, *SessionLostError and package fence's *RefusedError match it. The write was not
-	// applied, and must not be repeated under this lease.
+	// ErrLost means this process no longer leads the shard, because its lease has ended. The errors
+	// *RevokedError, *FencedError, *SessionLostError and package fence's *RefusedError match
+	// ErrLost. The write was not applied, and must not be repeated under this lease.
 	ErrLost = driver.ErrLost
-	// ErrFenced means the store refused a write because its lease is not the shard's current one.
-	// See FencedError. A former leader's clock usually shows the loss before it writes, so test for
-	// ErrLost instead.
+	// ErrFenced means the store refused a write because the write's lease is not the shard's
+	// current lease. See FencedError. Test for ErrLost instead, because a former leader usually
+	// learns of the loss from its clock, before it writes.
 	ErrFenced = driver.ErrFenced
-	// ErrSessionLost means the session no longer has a record in the store: it was evicted or
-	// superseded.
+	// ErrSessionLost means the session was evicted or superseded, and has no record in the store.
 	ErrSessionLost = driver.ErrSessionLost
 	// ErrNoTarget means the successor of a hand-over is not alive.
 	ErrNoTarget = driver.ErrNoTarget
 	// ErrConflict means a precondition of a commit does not hold. See ConflictError.
 	ErrConflict = driver.ErrConflict
-	// ErrInvalid means an argument is outside its grammar or limits. The error names the argument
-	// and says what to change.
+	// ErrInvalid means an argument is outside its grammar or its limits. The error identifies the
+	// argument and explains what to change.
 	ErrInvalid = driver.ErrInvalid
 	// ErrTooLarge means a write exceeds the backend's Limits or what the server accepts. Nothing
 	// was written.
 	ErrTooLarge = driver.ErrTooLarge
 	// ErrUnsupported means the store, or its configuration, does not support the call.
 	ErrUnsupported = driver.ErrUnsupported
-	// ErrStoreChanged means the store was wiped, restored or replaced. Nothing is granted until
-	// an operator decides.
+	// ErrStoreChanged means the store was wiped, restored or replaced. No lease is granted until an
+	// operator decides what to do.
 	ErrStoreChanged = driver.ErrStoreChanged
 	// ErrClosed means the backend was closed, before the call began or while it waited.
 	ErrClosed = driver.ErrClosed
 	// ErrRetry means the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
-	// ErrDenied means the store denies the call to this user, or its present settings forbid the
-	// call. It does not say whether a write was applied: see NotApplied.
+	// ErrDenied means the store denies the call to this user, or its current settings forbid the
+	// call. ErrDenied alone does not show whether a write was applied. See NotApplied.
 	ErrDenied = driver.ErrDenied
 	// ErrDamaged means a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
@@ -52,41 +51,41 @@ var (
 	ErrTrimmed = driver.ErrTrimmed
 )
 
-// The reasons why a handler's context ends while its lease is still held. context.Cause returns an
-// error that matches one of them, or ErrLost.
+// A handler's context can end for one of these reasons while its lease is still held. The function
+// context.Cause returns an error that matches one of these errors, or ErrLost.
 var (
 	// ErrWithdrawn means Withdraw was called.
 	ErrWithdrawn = errors.New("tenure: withdrawn: finish and return, the lease is given back then")
 	// ErrHandOver means HandOver was called.
 	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
-	// ErrShutdown means the context of Run ended.
+	// ErrShutdown means Run's context ended.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
-	// ErrIneligible means this member is not eligible and another member is. The reason, which the
-	// error includes, comes from Options.Eligible or from the store that denies this member's
+	// ErrIneligible means this member is not eligible, but another member is. The error includes
+	// the reason, which comes from Options.Eligible or from a store that denies this member's
 	// commits.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
 	// ErrFailback means a member with a higher priority has been eligible for Options.Failback.
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 )
 
-// Errors that a *RevokedError matches in addition to ErrLost if no error from the store gives the
-// reason.
+// A *RevokedError matches ErrLost and, unless the reason is an error from the store, one of these
+// errors.
 var (
-	// ErrLapsed means no heartbeat succeeded in time, so others may own the shard.
+	// ErrLapsed means trust ended before a heartbeat succeeded, so other members may own the shard.
 	ErrLapsed = errors.New("trust lapsed: no heartbeat succeeded in time")
-	// ErrDrainBudget means the handler was asked to stop and did not return in time.
+	// ErrDrainBudget means the handler was asked to stop, but exceeded the drain budget.
 	ErrDrainBudget = errors.New("drain budget spent")
-	// ErrStalled means the handler called Lease.Progress too rarely.
+	// ErrStalled means the handler did not call Lease.Progress often enough.
 	ErrStalled = errors.New("handler stalled")
-	// ErrReleased means the handler returned, so the lease was given back.
+	// ErrReleased means the lease was given up because its handler returned.
 	ErrReleased = errors.New("tenure: lease given back: its handler returned")
 )
 
 var (
-	// ErrUnknown means the outcome of a commit is not known: it may have been applied, or may
-	// still be. The log, read through a later lease, shows the outcome.
+	// ErrUnknown means the outcome of a commit is unknown: the commit may have been applied, or may
+	// be applied later. To learn the outcome, read the shard's log through a later lease.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrContended means Contend was called for a shard for which this member already contends.
+	// ErrContended means this member already contends for a shard that was passed to Contend.
 	ErrContended error = errtext.NotApplied("already contended")
 	// ErrStopped means Run has ended, or is ending.
 	ErrStopped = errors.New("elector stopped")
@@ -96,9 +95,9 @@ var (
 	ErrStuck = errors.New("handler stuck")
 )
 
-// NotApplied reports whether err, from a Commit or a call to a backend, means that nothing was or
-// will be applied (rule E1). NotApplied returns false for nil. Errors of other packages can report
-// the same through a NotApplied method.
+// NotApplied reports whether the error of a Commit or a backend call means that nothing was or will
+// be applied (rule E1). NotApplied returns false for nil. Error types of other packages can report
+// this through a NotApplied method.
 func NotApplied(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
@@ -110,9 +109,9 @@ func NotApplied(err error) bool {
 	return driver.NotApplied(err) || errors.Is(err, ErrLost) || ok && says.NotApplied()
 }
 
-// RevokedError names the lease that ended and the reason. It matches ErrLost and its cause:
-// ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled, ErrStopped
-// or ErrReleased.
+// RevokedError reports which lease ended, and why. RevokedError matches ErrLost and the reason,
+// which is one of ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget,
+// ErrStalled, ErrStopped or ErrReleased.
 type RevokedError struct {
 	Fence Fence
 	Cause string // a short reason for logs and metrics
@@ -153,8 +152,9 @@ func (e *RevokedError) sentinel() error {
 	}
 }
 
-// StuckError names the shards whose handlers did not return within the drain budget. Their leases
-// are revoked but not released, because the handlers' work may continue. It matches ErrStuck.
+// StuckError lists the shards whose handlers did not return within the drain budget. The leases of
+// these shards are revoked but not released, because the handlers' work may continue. StuckError
+// matches ErrStuck.
 type StuckError struct {
 	Shards []string
 }
@@ -171,5 +171,5 @@ func (e *StuckError) Error() string {
 		strings.Join(names, ", "), more)
 }
 
-// Is makes a StuckError match ErrStuck.
+// Is reports whether target is ErrStuck.
 func (e *StuckError) Is(target error) bool { return target == ErrStuck }

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Each leader commits the time of a run together with what the run produced, so that the next leader
-// forgets no run and repeats none.
+// Each leader commits the time of a run together with its result. The next leader therefore neither
+// omits nor repeats a run.
 func ExampleRunSingleton_schedule() {
 	const every = time.Hour
 	began := time.Now().Add(-3 * every)
@@ -41,7 +41,7 @@ func ExampleRunSingleton_schedule() {
 			return err
 		}
 		fmt.Println("report", done.Last, "is for hour", due.Sub(began).Round(time.Hour).Hours())
-		return nil // a service waits for the next run instead
+		return nil // a service would wait for the next run instead
 	}
 	store := memory.New()
 	for _, node := range []string{"first", "second"} { // two processes

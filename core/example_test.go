@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// open returns one process's connection to a store that all share.
+// open returns one process's connection to a store that all processes share.
 func open(store *memory.Store) core.Backend {
 	b, err := memory.Open(context.Background(), store, "shop", nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func ExampleRunSingleton() {
 	err := core.RunSingleton(context.Background(), backend, "nightly-report",
 		func(ctx context.Context, lease *core.Lease) error {
 			fmt.Println("only one process does this:", lease.Shard())
-			return nil // done; after an error h would run again, here or elsewhere
+			return nil // done; after an error, h would run again, here or in another process
 		}, nil)
 	fmt.Println("error:", err)
 	// Output:
@@ -39,10 +39,10 @@ func ExampleRunSingleton() {
 func ExampleRunOnce() {
 	store := memory.New()
 	migrate := func(ctx context.Context, lease *core.Lease) ([]byte, error) {
-		fmt.Println("migrates") // repeatable: a process may die in the middle
+		fmt.Println("migrates") // must be repeatable, because a process may die in the middle
 		return []byte("1200 rows"), nil
 	}
-	for range 2 { // two processes, or the same one after a restart
+	for range 2 { // two processes, or the same process after a restart
 		backend := open(store)
 		result, err := core.RunOnce(context.Background(), backend, "schema-7", migrate, nil)
 		fmt.Println(string(result), errors.Join(err, backend.Close()))
@@ -83,7 +83,7 @@ func ExampleElector() {
 	// error: <nil>
 }
 
-// A new owner continues from the log where the former one stopped.
+// A new owner continues from the log where the former owner stopped.
 func ExampleLease_Append() {
 	store := memory.New()
 	for _, node := range []string{"first", "second"} {
@@ -107,7 +107,7 @@ func ExampleLease_Append() {
 	// second finds 1 entries and writes entry 2
 }
 
-// A commit is all or nothing. A precondition that fails names its operation.
+// A commit is all or nothing. If a precondition fails, the error names the operation.
 func ExampleLease_Commit() {
 	backend := open(memory.New())
 	defer backend.Close()
@@ -171,7 +171,7 @@ func ExampleElector_HandOver() {
 	}
 
 	view := electors[0].View()
-	for len(view.Members) < 2 { // until it sees the other
+	for len(view.Members) < 2 { // until it sees the other member
 		var err error
 		if view, err = electors[0].WaitView(ctx, view); err != nil {
 			log.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// LostError reports that a store lost acknowledged commits in a failover or a restore. It had
-// acknowledged the commits of the lease Fence up to Acknowledged. The shard's head is now Found. It
-// matches ErrStoreLost.
+// LostError reports that a store lost acknowledged commits in a failover or a restore. Acknowledged
+// is the last head that the store acknowledged under the lease that Fence identifies. Found is the
+// shard's current head. LostError matches ErrStoreLost.
 type LostError struct {
 	Fence               Fence
 	Acknowledged, Found driver.Head
@@ -29,7 +29,7 @@ func (e *LostError) Error() string {
 func (e *LostError) Is(target error) bool { return target == ErrStoreLost }
 
 // acknowledged contains, for each shard, the last commit that the store acknowledged to this
-// process, with its lease. Elector.mu guards it.
+// process, and the commit's lease. Elector.mu guards it.
 type acknowledged map[ShardID]lastCommit
 
 type lastCommit struct {
@@ -37,7 +37,6 @@ type lastCommit struct {
 	head  driver.Head
 }
 
-// keep records the head that a run's lease left.
 func (a acknowledged) keep(r *run) {
 	c := &r.lease.commits
 	c.mu.Lock()
@@ -48,10 +47,10 @@ func (a acknowledged) keep(r *run) {
 	}
 }
 
-// failedOver examines a view before the machine does. If a full view has a raised floor, the store
-// may have forgotten grants and commits (I2). The method then compares the commits acknowledged to
-// this process with those in the store. A shard that the store forgot completely counts as free
-// with the floor as its token, which ends all its former leases.
+// failedOver examines a view before the machine sees it. If a full view has a raised floor, the
+// store may have lost grants and commits (I2). In that case, the commits acknowledged to this
+// process are compared with those in the store. If the store has lost a shard completely, the shard
+// counts as free, with the floor as its token, and all its earlier leases end.
 func (e *Elector) failedOver(v *driver.View) {
 	if !v.Reset {
 		return
@@ -75,7 +74,7 @@ func (e *Elector) failedOver(v *driver.View) {
 	if !raised || e.phase != running {
 		return
 	}
-	e.note.session(SessionEvent{Kind: SessionFailedOver, Session: e.m.Session()}, nil)
+	e.note.session(Event{Kind: SessionFailedOver, Session: e.m.Session()}, nil)
 	for _, r := range e.runs {
 		e.acked.keep(r)
 	}
@@ -83,8 +82,8 @@ func (e *Elector) failedOver(v *driver.View) {
 	e.calls.Go(func() { e.compare(acked, floor) })
 }
 
-// compare reports which of the commits acknowledged before the floor was raised are lost. It reads
-// each shard until it gets an answer or Run ends.
+// compare reports commits that were acknowledged before the floor was raised and are now lost. For
+// each shard, compare repeats the read until it gets an answer or Run ends.
 func (e *Elector) compare(acked []lastCommit, floor Token) {
 	for _, m := range acked {
 		for m.fence.Token <= floor {

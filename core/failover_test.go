@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// forgetful is a store that has neither the record nor the log of some shards after a failover.
-// It is safe for concurrent use.
+// forgetful is a store that loses the records and logs of some shards in a failover. It is safe for
+// concurrent use.
 type forgetful struct {
 	driver.Backend
 	mu     sync.Mutex
@@ -54,7 +54,7 @@ func (f *forgetful) ReadLog(
 	return f.Backend.ReadLog(ctx, s, after, limit)
 }
 
-// I2: after a failover a lease that the store does not know has ended. Lost commits are reported,
+// I2: after a failover, a lease that the store does not know is over. Lost commits are reported,
 // including those of leases that ended before.
 func TestFailoverIsComparedAndReported(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -64,7 +64,7 @@ func TestFailoverIsComparedAndReported(t *testing.T) {
 		var mu sync.Mutex
 		var failedOver int
 		lost := map[ShardID]*LostError{}
-		m.note.h.OnSession = func(ev SessionEvent) {
+		m.note.h.OnEvent = func(ev Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			var e *LostError
@@ -110,13 +110,13 @@ func TestFailoverIsComparedAndReported(t *testing.T) {
 	})
 }
 
-// A failover that the opening found is reported at the start.
+// A failover that Open found is reported at the start.
 func TestRollbackIsTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
 		m.info.Rollback = "revision 7 is the last"
 		var told []string
-		m.note.h.OnSession = func(ev SessionEvent) {
+		m.note.h.OnEvent = func(ev Event) {
 			if ev.Kind == SessionFailedOver {
 				told = append(told, ev.Err.Error())
 			}
@@ -132,14 +132,14 @@ func TestRollbackIsTold(t *testing.T) {
 	})
 }
 
-// A process that begins after the failover has nothing to compare.
+// A process that starts after the failover has nothing to compare.
 func TestFirstViewIsNoFailover(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
 		store := &forgetful{Backend: m.tap.Backend}
 		m.tap.Backend = store
 		store.failOver(1 << 41)
-		m.note.h.OnSession = func(ev SessionEvent) {
+		m.note.h.OnEvent = func(ev Event) {
 			if ev.Kind == SessionFailedOver {
 				w.Error("a first view is taken for a failover")
 			}

@@ -9,152 +9,145 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Hooks are functions that the Elector calls when something happens, for metrics and alarms. Each
-// may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their own
-// goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall behind by
-// more than 65,536 events, the Elector drops the oldest events and passes their number to
-// OnDropped. A hook must return, because Run waits for the hooks before it ends, at most for the
-// drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the log
-// line about its event is lost.
+// Hooks are functions that the Elector calls when something happens, for metrics and alarms. Any
+// hook may be nil. The Elector calls all hooks except CallStart in order, one at a time, from a
+// separate goroutine. The Elector holds no lock during these calls, so a slow hook does not delay
+// heartbeats. If the hooks fall behind by more than 65,536 events and calls, the Elector drops the
+// oldest events and calls, and reports EventsDropped. Every hook must return. Before Run ends, it
+// waits up to one drain budget for the hooks to return. If a hook ends its goroutine
+// (runtime.Goexit), the hook counts as returned, but the log line about its event is lost.
 type Hooks struct {
-	// OnGrant runs when a lease has been granted, before its handler starts.
-	OnGrant func(LeaseEvent)
-	// OnRevoke runs when a lease may no longer be used. Use errors.Is to find the reason.
-	OnRevoke func(*RevokedError)
-	// OnHandlerStart runs when a handler starts.
-	OnHandlerStart func(LeaseEvent)
-	// OnStop runs when a handler has been asked to stop. Err is the cause of its context.
-	OnStop func(LeaseEvent)
-	// OnHandlerReturn runs when a handler has returned Err and its commits are settled. It runs
-	// once for each OnHandlerStart, unless the handler never returns.
-	OnHandlerReturn func(LeaseEvent)
-	// OnSettled runs when, as far as this process knows, the lease has also ended in the store. It
-	// runs once for each OnGrant, unless the handler never returns or Run ends first.
-	OnSettled func(Settled)
-	// OnStuck runs when a lease is revoked and its handler stalled or did not return within the
-	// drain budget. The shard is not released until the handler returns.
-	OnStuck func(*RevokedError)
-	// OnRefused runs when the store has refused a write because of its fence: another session owns
-	// the shard. Current is zero if the store does not report which session.
-	OnRefused func(*FencedError)
-	// OnDamaged runs once for each record in the store that cannot be read (D1). If the record
-	// becomes damaged in other ways, OnDamaged runs at most once a minute. It names at most 64
-	// records at a time; View.DamagedTotal counts all.
-	OnDamaged func(*DamagedError)
-	// OnSession reports an event of this process's session.
-	OnSession func(SessionEvent)
-	// OnPeer reports an event of another member.
-	OnPeer func(PeerEvent)
-	// OnCall runs when a call to the backend has ended. It reports Observe only if the call fails,
+	// OnEvent runs for each event.
+	OnEvent func(Event)
+	// OnCall runs when a call to the backend has ended. An Observe is reported only if it fails,
 	// because Observe blocks until something changes.
 	OnCall func(Call)
-	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
-	// hooks, it may run several times concurrently, and the call waits for it. It returns the
-	// call's context, which must be ctx or derived from it, and nil or a function to run when the
-	// call has ended. Neither function runs in the goroutine of the call. The argument ctx carries
-	// the values of the context given to the method of Lease. For the member's own calls, it
-	// carries those of Run's context.
-	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
-	// OnDropped runs when events have been dropped because hooks were too slow.
-	OnDropped func(Dropped)
+	// CallStart runs before each call to the backend except Observe. CallStart is meant for traces.
+	// Unlike the other hooks, CallStart may run several times concurrently, and the call to the
+	// backend waits for it. CallStart returns the call's context, which must be ctx or derived from
+	// ctx, and a function to run when the call has ended, or nil. CallStart and that function run
+	// outside the call's goroutine. If a method of Lease makes the call, ctx carries the values of
+	// the context that the method received. If the member itself makes the call, ctx carries the
+	// values of Run's context.
+	CallStart func(ctx context.Context, c Call) (context.Context, func(error))
 }
 
-// LeaseEvent is an event of one of this process's leases.
-type LeaseEvent struct {
-	Fence Fence
-	Ran   time.Duration // how long its handler ran; in OnHandlerReturn
-	Err   error         // what its handler returned, or why it was asked to stop
-	Asked bool          // Err only says that the handler was asked to stop; in OnHandlerReturn
-	// Former is the session from which the shard was taken over, in OnGrant. It is empty if no
-	// session owned the shard, or if the owner handed it over.
-	Former SessionID
+// Event describes something that happened. The Kind field determines which other fields are set.
+type Event struct {
+	At      time.Time
+	Kind    EventKind
+	Fence   Fence     // the lease's fence
+	Session SessionID // this process's session, except in LeaseGranted and LeaseTransferred
+	Peer    Member
+	Err     error
+	Took    time.Duration
+	Dropped int // set in EventsDropped
 }
 
-// LeaseOutcome says how a lease ended in the store.
-type LeaseOutcome string
+// EventKind identifies what an Event reports.
+type EventKind string
 
-// The ways in which a lease ends in the store.
+// These events concern this process's leases. The Fence field is the lease's fence.
 const (
-	LeaseReleased    LeaseOutcome = "released"    // the shard is free
-	LeaseTransferred LeaseOutcome = "transferred" // to session To
-	LeaseLost        LeaseOutcome = "lost"        // it was revoked first
-	LeaseRefused     LeaseOutcome = "refused"     // the store refused the transfer
-	LeaseUnknown     LeaseOutcome = "unknown"     // the reply was lost, and another lease followed
+	// LeaseGranted means that this process has a new lease on a shard. LeaseGranted precedes
+	// HandlerStarted. Session is the session from which this process took over the shard. Session
+	// is empty if no session owned the shard, or if the owner handed the shard over.
+	LeaseGranted EventKind = "granted"
+	// LeaseEnded means that a lease may no longer be used. Err is a *RevokedError. Use errors.Is to
+	// find the reason.
+	LeaseEnded EventKind = "revoked"
+	// HandlerStarted means that a handler starts.
+	HandlerStarted EventKind = "started"
+	// HandlerStopping means that a handler has been asked to stop. Err is the cause of the
+	// handler's context.
+	HandlerStopping EventKind = "asked to stop"
+	// HandlerReturned means that a handler has returned Err and the handler's commits are settled.
+	// Err is nil if the handler returned because it was asked to stop. Took is how long the handler
+	// ran. If the handler returns, one HandlerReturned follows its HandlerStarted.
+	HandlerReturned EventKind = "returned"
+	// HandlerStuck means that the lease is revoked, and that its handler has stalled or has not
+	// returned within the drain budget. Err is a *RevokedError. The shard is not released until its
+	// handler returns.
+	HandlerStuck EventKind = "stuck"
+	// WriteRefused means that the store has refused a write because another session owns the shard.
+	// Err is a *FencedError. The error's Current is zero if the store does not report the owner.
+	WriteRefused EventKind = "write refused"
 )
 
-// Settled describes a lease that is over.
-type Settled struct {
-	Fence   Fence
-	Outcome LeaseOutcome
-	To      SessionID     // the successor, if Transferred
-	Took    time.Duration // since its handler was asked to stop; 0 if it was not
+// These events mean that, as far as this process knows, a lease has also ended in the store. One of
+// these events follows each LeaseGranted, unless the handler never returns or Run ends first. The
+// Fence field is the lease's fence. Took is the time since the handler was asked to stop, or 0 if
+// it was not asked.
+const (
+	LeaseReleased    EventKind = "released"    // the shard is free
+	LeaseTransferred EventKind = "transferred" // the shard was transferred to Session
+	LeaseLost        EventKind = "lost"        // the lease was revoked first
+	LeaseRefused     EventKind = "refused"     // the store refused the transfer
+	LeaseUnknown     EventKind = "unknown"     // the reply was lost, and another lease followed
+)
+
+// These events concern this process's session, which the Session field contains if it exists.
+const (
+	SessionJoined     EventKind = "joined"
+	SessionJoinFailed EventKind = "join failed"       // Err is the reason; the member tries again after a back-off
+	SessionBeatFailed EventKind = "heartbeat failed"  // Err is the reason
+	SessionLapsed     EventKind = "trust lapsed"      // Err is the reason: the last heartbeat's error, no answer, or this process did not run
+	SessionRegained   EventKind = "trust regained"    // the member keeps its shards, with new tokens
+	SessionLost       EventKind = "session lost"      // Err is a *SessionLostError, which names the session that ended it, if known; the member joins again
+	SessionHalted     EventKind = "halted"            // Err matches ErrStoreChanged; no lease is granted
+	SessionFailedOver EventKind = "store failed over" // the store's history may have forked; every lease gets a new token (I2); Err is what Open found
+	SessionStoreLost  EventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
+	SessionCallFailed EventKind = "call failed"       // Err is the error of a claim, transfer, release, eviction or update
+	SessionIneligible EventKind = "not eligible"      // Err is the reason: see Options.Eligible
+	SessionEligible   EventKind = "eligible"          // the member is eligible, for the first time or again
+)
+
+// These events concern another member, described by the Peer field. Metrics and the board omit the
+// prefix "peer".
+const (
+	PeerJoined  EventKind = "peer joined"
+	PeerUpdated EventKind = "peer updated" // the peer changed its state: see Elector.Update
+	PeerGone    EventKind = "peer gone"    // the peer left, or another member evicted it
+	PeerSilent  EventKind = "peer silent"  // the peer was silent for its TTL, as seen from here
+	PeerDead    EventKind = "peer dead"    // the peer's process, on this host and under this node label, has ended (C14)
+	PeerEvicted EventKind = "peer evicted" // this process evicted the peer
+)
+
+// These are the other kinds of events.
+const (
+	// RecordDamaged reports once that a record in the store cannot be read (D1). Err is a
+	// *DamagedError. If the damage changes, the event is repeated at most once a minute. At most 64
+	// damaged records are reported at a time. View.DamagedTotal counts all damaged records.
+	RecordDamaged EventKind = "record damaged"
+	// EventsDropped means that hooks were too slow. Dropped is the number of lost events and calls.
+	EventsDropped EventKind = "events dropped"
+)
+
+var eventKinds = [...]EventKind{
+	fsm.EventJoined: SessionJoined, fsm.EventJoinFailed: SessionJoinFailed, fsm.EventBeatFailed: SessionBeatFailed,
+	fsm.EventLapsed: SessionLapsed, fsm.EventRegained: SessionRegained, fsm.EventSessionLost: SessionLost,
+	fsm.EventHalted: SessionHalted, fsm.EventCallFailed: SessionCallFailed, fsm.EventIneligible: SessionIneligible,
+	fsm.EventEligible: SessionEligible, fsm.EventPeerJoined: PeerJoined, fsm.EventPeerUpdated: PeerUpdated,
+	fsm.EventPeerGone: PeerGone, fsm.EventPeerSilent: PeerSilent, fsm.EventPeerDead: PeerDead, fsm.EventPeerEvicted: PeerEvicted,
 }
 
-func settledAs(r *run, end *fsm.Effect, now fsm.Instant) Settled {
-	s := Settled{Fence: end.Fence, Outcome: leaseOutcomes[end.Outcome]}
-	if end.Outcome == fsm.OutcomeTransferred {
-		s.To = end.Owner.Session
-	}
-	if r.asked != 0 {
-		s.Took = now.Sub(r.asked)
-	}
-	return s
-}
-
-var leaseOutcomes = [...]LeaseOutcome{
+var leaseOutcomes = [...]EventKind{
 	fsm.OutcomeReleased: LeaseReleased, fsm.OutcomeTransferred: LeaseTransferred, fsm.OutcomeUnknown: LeaseUnknown,
 	fsm.OutcomeRefused: LeaseRefused, fsm.OutcomeLost: LeaseLost,
 }
 
-// Dropped reports how many events were lost.
-type Dropped struct{ Events int }
-
-// SessionEventKind is the kind of a SessionEvent.
-type SessionEventKind string
-
-// The kinds of session events.
-const (
-	SessionJoined     SessionEventKind = "joined"
-	SessionJoinFailed SessionEventKind = "join failed"       // Err; tried again after a back-off
-	SessionBeatFailed SessionEventKind = "heartbeat failed"  // Err
-	SessionLapsed     SessionEventKind = "trust lapsed"      // Err says why: the last heartbeat's error, no answer, or this process did not run
-	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
-	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
-	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is the finding of the opening, if any
-	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
-	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
-	SessionIneligible SessionEventKind = "not eligible"      // Err says why: see Options.Eligible
-	SessionEligible   SessionEventKind = "eligible"          // for the first time, or again
-)
-
-// SessionEvent is an event of this process's own session.
-type SessionEvent struct {
-	Kind    SessionEventKind
-	Session SessionID
-	Err     error
+func settledAs(r *run, end *fsm.Effect, now fsm.Instant) Event {
+	ev := Event{Kind: leaseOutcomes[end.Outcome], Fence: end.Fence}
+	if end.Outcome == fsm.OutcomeTransferred {
+		ev.Session = end.Owner.Session
+	}
+	if r.asked != 0 {
+		ev.Took = now.Sub(r.asked)
+	}
+	return ev
 }
 
-// PeerEventKind is the kind of a PeerEvent.
-type PeerEventKind string
-
-// The kinds of events of other members.
-const (
-	PeerJoined  PeerEventKind = "joined"
-	PeerUpdated PeerEventKind = "updated" // it changed its state: see Elector.Update
-	PeerGone    PeerEventKind = "gone"    // it left, or another member evicted it
-	PeerSilent  PeerEventKind = "silent"  // for its TTL, as seen from here
-	PeerDead    PeerEventKind = "dead"    // its process, of this host and node label, has ended (C14)
-	PeerEvicted PeerEventKind = "evicted" // by this process
-)
-
-// PeerEvent is an event of another member.
-type PeerEvent struct {
-	Kind PeerEventKind
-	Peer Member
-}
-
-// The values of Call.Kind.
+// These are the values of Call.Kind.
 const (
 	callJoin     = "join"
 	callBeat     = "beat"
@@ -167,98 +160,36 @@ const (
 	callClose    = "close"
 	callCommit   = "commit"
 	callObserve  = "observe"
-	callReadHead = "read head" // before a handler starts, or to settle a commit
+	callReadHead = "read head" // a read before a handler starts, or to settle a commit
 	callGet      = "get"
 	callList     = "list"
 	callReadLog  = "read log"
 )
 
-// Started describes a call to the backend that is about to begin. See Hooks.CallStart.
-type Started struct {
-	Kind  string // as Call.Kind
-	Items int
-	Shard string // empty unless the call concerns exactly one shard
-	// Others are the contexts of the other callers whose commits this call sends.
-	Others []context.Context
-}
-
-// Call describes a call to the backend that has ended.
+// Call describes a call to the backend that has ended or, for Hooks.CallStart, is about to begin.
 type Call struct {
-	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict", "update",
-	// "close", "commit" or "observe"; or, for a Lease, "get", "list" or "read log".
+	// Kind is the method: "join", "beat", "acquire", "transfer", "release", "evict", "update",
+	// "close", "commit" or "observe". For a method of a Lease, Kind is "get", "list" or "read log".
 	//
-	// "read head" is a read before a handler starts or to settle a commit. "read" is a small read
-	// after a lapse; heartbeats wait for its answer.
+	// The kind "read head" is a read before a handler starts or to settle a commit. The kind "read"
+	// is a small read after a lapse, for whose answer heartbeats wait.
 	Kind  string
-	Items int // claims, hand-overs, fences, suspects or operations; otherwise 0
-	Took  time.Duration
-	Err   error // of the whole call
+	Items int    // number of claims, hand-overs, fences, suspects or operations; otherwise 0
+	Shard string // empty unless the call concerns exactly one shard
+	// Others contains the contexts of the other callers whose commits this call sends. Only
+	// CallStart receives these contexts.
+	Others []context.Context
+	Took   time.Duration // 0 for CallStart
+	Err    error         // the error of the whole call
 }
 
-func sessionEvent(e fsm.Event) (SessionEventKind, bool) {
-	switch e {
-	case fsm.EventJoined:
-		return SessionJoined, true
-	case fsm.EventJoinFailed:
-		return SessionJoinFailed, true
-	case fsm.EventBeatFailed:
-		return SessionBeatFailed, true
-	case fsm.EventLapsed:
-		return SessionLapsed, true
-	case fsm.EventRegained:
-		return SessionRegained, true
-	case fsm.EventSessionLost:
-		return SessionLost, true
-	case fsm.EventHalted:
-		return SessionHalted, true
-	case fsm.EventCallFailed:
-		return SessionCallFailed, true
-	case fsm.EventIneligible:
-		return SessionIneligible, true
-	case fsm.EventEligible:
-		return SessionEligible, true
-	default:
-		return "", false
-	}
-}
-
-func peerEvent(e fsm.Event) (PeerEventKind, bool) {
-	switch e {
-	case fsm.EventPeerJoined:
-		return PeerJoined, true
-	case fsm.EventPeerUpdated:
-		return PeerUpdated, true
-	case fsm.EventPeerGone:
-		return PeerGone, true
-	case fsm.EventPeerSilent:
-		return PeerSilent, true
-	case fsm.EventPeerDead:
-		return PeerDead, true
-	case fsm.EventPeerEvicted:
-		return PeerEvicted, true
-	default:
-		return "", false
-	}
-}
-
-// JoinHooks returns hooks that call the given hooks in order, for example an application's and then
-// package tenureprom's.
+// JoinHooks returns hooks that call the given hooks in order. An application can use JoinHooks to
+// add the hooks of package tenureprom to its own hooks.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
-		OnGrant:         joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnGrant }),
-		OnRevoke:        joined(all, func(h *Hooks) func(*RevokedError) { return h.OnRevoke }),
-		OnHandlerStart:  joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnHandlerStart }),
-		OnStop:          joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnStop }),
-		OnHandlerReturn: joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnHandlerReturn }),
-		OnSettled:       joined(all, func(h *Hooks) func(Settled) { return h.OnSettled }),
-		OnStuck:         joined(all, func(h *Hooks) func(*RevokedError) { return h.OnStuck }),
-		OnRefused:       joined(all, func(h *Hooks) func(*FencedError) { return h.OnRefused }),
-		OnDamaged:       joined(all, func(h *Hooks) func(*DamagedError) { return h.OnDamaged }),
-		OnSession:       joined(all, func(h *Hooks) func(SessionEvent) { return h.OnSession }),
-		OnPeer:          joined(all, func(h *Hooks) func(PeerEvent) { return h.OnPeer }),
-		OnCall:          joined(all, func(h *Hooks) func(Call) { return h.OnCall }),
-		CallStart:       joinedStarts(all),
-		OnDropped:       joined(all, func(h *Hooks) func(Dropped) { return h.OnDropped }),
+		OnEvent:   joined(all, func(h *Hooks) func(Event) { return h.OnEvent }),
+		OnCall:    joined(all, func(h *Hooks) func(Call) { return h.OnCall }),
+		CallStart: joinedStarts(all),
 	}
 }
 
@@ -282,8 +213,8 @@ func joined[E any](all []Hooks, of func(*Hooks) func(E)) func(E) {
 	}
 }
 
-func joinedStarts(all []Hooks) func(context.Context, Started) (context.Context, func(error)) {
-	var fs []func(context.Context, Started) (context.Context, func(error))
+func joinedStarts(all []Hooks) func(context.Context, Call) (context.Context, func(error)) {
+	var fs []func(context.Context, Call) (context.Context, func(error))
 	for i := range all {
 		if f := all[i].CallStart; f != nil {
 			fs = append(fs, f)
@@ -295,7 +226,7 @@ func joinedStarts(all []Hooks) func(context.Context, Started) (context.Context, 
 	case 1:
 		return fs[0]
 	}
-	return func(ctx context.Context, c Started) (context.Context, func(error)) {
+	return func(ctx context.Context, c Call) (context.Context, func(error)) {
 		ends := make([]func(error), 0, len(fs))
 		for _, f := range fs {
 			var end func(error)
@@ -304,30 +235,31 @@ func joinedStarts(all []Hooks) func(context.Context, Started) (context.Context, 
 			}
 		}
 		return ctx, func(err error) {
-			for i := len(ends) - 1; i >= 0; i-- { // the inner ones first
+			for i := len(ends) - 1; i >= 0; i-- { // the inner functions first
 				ends[i](err)
 			}
 		}
 	}
 }
 
-// span is a call to the backend in progress.
+// A span is a backend call in progress.
 type span struct {
-	n     *notifier
-	kind  string
-	items int
-	sent  time.Time
-	end   func(error)
+	n    *notifier
+	call Call
+	sent time.Time
+	end  func(error)
 }
 
-// startCall begins a call to the backend, which concerns shard s unless s is empty. others are the
-// contexts of further callers. Without CallStart, it allocates nothing.
+// startCall begins a call to the backend. If s is not empty, the call is for that shard. The slice
+// others contains the contexts of further callers. Without CallStart, startCall allocates nothing.
 func (n *notifier) startCall(
 	ctx context.Context, kind string, items int, s ShardID, others []context.Context,
 ) (context.Context, span) {
-	sp := span{n: n, kind: kind, items: items}
+	sp := span{n: n, call: Call{Kind: kind, Items: items, Shard: string(s)}}
 	if f := n.h.CallStart; f != nil {
-		ctx, sp.end = started(ctx, f, Started{Kind: kind, Items: items, Shard: string(s), Others: others})
+		c := sp.call
+		c.Others = others
+		ctx, sp.end = started(ctx, f, c)
 	}
 	sp.sent = time.Now()
 	return ctx, sp
@@ -335,25 +267,26 @@ func (n *notifier) startCall(
 
 // started calls CallStart. If CallStart ends its goroutine, started returns ctx and no end
 // function.
-func started(ctx context.Context, f func(context.Context, Started) (context.Context, func(error)), c Started) (of context.Context, end func(error)) {
+func started(ctx context.Context, f func(context.Context, Call) (context.Context, func(error)), c Call) (of context.Context, end func(error)) {
 	of = ctx
 	_ = goexit.Call(func() error { of, end = f(ctx, c); return nil })
 	return of, end
 }
 
-// done ends the call and returns how long it took. If all items failed, items contains the error of
-// one of them.
+// done ends the call and returns how long it took. If all items failed, items contains one of their
+// errors.
 func (s *span) done(err error, items ...error) time.Duration {
 	took := time.Since(s.sent)
 	if s.end != nil {
 		goexit.Told(s.end)(err)
 	}
-	s.n.call(s.kind, s.items, took, err)
-	s.n.heed(s.kind, cmp.Or(err, cmp.Or(items...)))
+	s.call.Took, s.call.Err = took, err
+	s.n.call(s.call)
+	s.n.heed(s.call.Kind, cmp.Or(err, cmp.Or(items...)))
 	return took
 }
 
-// carried is a context that ends when one context ends and has the values of another.
+// carried is a context that ends with one context and carries the values of another.
 type carried struct {
 	context.Context
 	values context.Context

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// Every hook is joined, and gets the arguments of the joined hook.
+// JoinHooks joins every kind of hook. Each joined hook gets the arguments.
 func TestJoinHooks(t *testing.T) {
 	t.Parallel()
 	none := reflect.ValueOf(JoinHooks(Hooks{}, Hooks{}))
@@ -71,7 +72,7 @@ type spans struct {
 	open   int
 }
 
-func (s *spans) start(ctx context.Context, c Started) (context.Context, func(error)) {
+func (s *spans) start(ctx context.Context, c Call) (context.Context, func(error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
@@ -87,8 +88,8 @@ func (s *spans) start(ctx context.Context, c Started) (context.Context, func(err
 	}
 }
 
-// A call to the store has the context of its caller, and the contexts of all callers whose
-// commits it carries.
+// A call to the store carries the context of its caller, and the contexts of all other callers
+// whose commits it sends.
 func TestCallStartHasTheCallersContext(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := &spans{values: map[string][]any{}, others: map[string]int{}}
@@ -135,21 +136,20 @@ func TestCallStartHasTheCallersContext(t *testing.T) {
 	})
 }
 
-// Hooks report a hand-over with its duration and a takeover with its former session.
+// Hooks report the duration of a hand-over and the former session of a takeover.
 func TestHandOverAndTakeOverAreTold(t *testing.T) {
 	bubble(t, func(w *world) {
-		var settled []Settled // each by one goroutine
-		var stops, grants []LeaseEvent
+		var settled, stops, grants []Event // each by one goroutine
 		a := w.member("a", func(o *Options) {
-			o.Hooks.OnStop = func(e LeaseEvent) { stops = append(stops, e) }
-			o.Hooks.OnSettled = func(s Settled) { settled = append(settled, s) }
+			onEvent(o, func(e Event) { stops = append(stops, e) }, HandlerStopping)
+			onEvent(o, func(e Event) { settled = append(settled, e) }, leaseOutcomes[:]...)
 		})
 		var ha, hb leases
 		slow := func(ctx context.Context, l *Lease) error { ha.add(l); <-ctx.Done(); time.Sleep(ttl / 2); return nil }
 		w.must(a.Contend(slow, "s", "t"))
 		ha.await(w, 2)
 		b := w.member("b", func(o *Options) {
-			o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) }
+			onEvent(o, func(e Event) { grants = append(grants, e) }, LeaseGranted)
 		})
 		w.must(b.Contend(hb.hold, "s", "t"))
 		w.eventually("they know each other", func() bool { return len(a.View().Members) == 2 })
@@ -165,22 +165,23 @@ func TestHandOverAndTakeOverAreTold(t *testing.T) {
 		if len(stops) == 0 || stops[0].Err != ErrHandOver || stops[0].Fence.Shard != "s" {
 			w.Errorf("asked to stop: %+v", stops)
 		}
-		if len(settled) == 0 || settled[0].Outcome != LeaseTransferred || settled[0].To != to || settled[0].Took < ttl/2 {
+		if len(settled) == 0 || settled[0].Kind != LeaseTransferred || settled[0].Session != to || settled[0].Took < ttl/2 {
 			w.Errorf("settled: %+v", settled)
 		}
-		if len(grants) != 2 || grants[0].Former != "" || grants[1].Former != former {
+		if len(grants) != 2 || grants[0].Session != "" || grants[1].Session != former {
 			w.Errorf("grants: %+v, want the second from %s", grants, former)
 		}
 	})
 }
 
-// A takeover that the views show before the answers to the eviction and the claim is reported
-// like any other, with the evictor and the former session. No later rebalance hides it.
+// A view may show a takeover before the replies to the eviction and the claim arrive. The event of
+// the grant still names the former session, and later moves do not displace the takeover from
+// View.Moves.
 func TestTakeOverSeenFirstIsTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
-		var grants []LeaseEvent
-		b := w.member("b", func(o *Options) { o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) } })
+		var grants []Event
+		b := w.member("b", func(o *Options) { onEvent(o, func(e Event) { grants = append(grants, e) }, LeaseGranted) })
 		b.tap.onReply(func(kind string, do func()) {
 			do()
 			if kind == callEvict || kind == callAcquire {
@@ -200,7 +201,7 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 		if got := b.said("peer a evicted"); len(got) != 1 {
 			w.Errorf("b says of its eviction %q, want it once", got)
 		}
-		if len(grants) != 1 || grants[0].Former != former {
+		if len(grants) != 1 || grants[0].Session != former {
 			w.Errorf("grants %+v, want one from %s", grants, former)
 		}
 		for i := range 2 * maxMoves {
@@ -210,10 +211,10 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 			w.must(b.Withdraw(w.Context(), name))
 		}
 		moves := b.View().Moves
-		if m := moves[0]; m.Kind != MoveGranted || m.Fence.Shard != "s" || m.Err == nil || !strings.Contains(m.Err.Error(), string(former)) {
+		if m := moves[0]; m.Kind != LeaseGranted || m.Fence.Shard != "s" || m.Err == nil || !strings.Contains(m.Err.Error(), string(former)) {
 			w.Errorf("the oldest move is %+v, want the takeover", m)
 		}
-		if len(moves) != maxMoves+1 || !slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {
+		if len(moves) != maxMoves+1 || !slices.IsSortedFunc(moves, func(x, y Event) int { return x.At.Compare(y.At) }) {
 			w.Errorf("%d moves, want %d in the order of time", len(moves), maxMoves+1)
 		}
 		w.must(b.end())
@@ -221,7 +222,6 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 	})
 }
 
-// Hooks cost the commit path no allocation.
 func TestCallsAllocateNothing(t *testing.T) {
 	n := newNotifier(Hooks{OnCall: func(Call) {}}, nil, "a")
 	n.queue = make([]notice, 0, 4096)
@@ -239,7 +239,7 @@ func TestCallsAllocateNothing(t *testing.T) {
 func BenchmarkHooksCall(b *testing.B) {
 	for name, h := range map[string]Hooks{
 		"none": {}, "OnCall": {OnCall: func(Call) {}},
-		"CallStart": {CallStart: func(ctx context.Context, _ Started) (context.Context, func(error)) { return ctx, nil }},
+		"CallStart": {CallStart: func(ctx context.Context, _ Call) (context.Context, func(error)) { return ctx, nil }},
 	} {
 		b.Run(name, func(b *testing.B) {
 			n := newNotifier(h, nil, "a")
@@ -270,4 +270,23 @@ func BenchmarkHooksAppend(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Slow hooks do not change the time of an event.
+func TestEventAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		n := newNotifier(Hooks{OnEvent: func(e Event) { time.Sleep(time.Minute); at = append(at, e.At) }}, nil, "a")
+		done := make(chan struct{})
+		go func() { defer close(done); n.serve() }()
+		began := time.Now()
+		n.event(Event{Kind: LeaseReleased})
+		time.Sleep(time.Second)
+		n.event(Event{Kind: LeaseReleased})
+		n.close()
+		<-done
+		if want := []time.Time{began, began.Add(time.Second)}; !slices.EqualFunc(at, want, time.Time.Equal) {
+			t.Errorf("events at %v, want %v", at, want)
+		}
+	})
 }

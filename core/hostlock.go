@@ -11,14 +11,15 @@ import (
 // noLockDir is the value of Options.LockDir that disables the lock.
 const noLockDir = "none"
 
-// hold takes the lock of this process (C14), if it can. The lock is an advisory lock on a file
-// named after the store, the namespace and the node label. The lock's identity is made from the
-// machine's boot id and the file. No other file has this identity while this file is open.
+// hold acquires this process's lock (C14) if possible. The lock is an advisory lock on a file named
+// after the store, the namespace and the node label. The lock's identity consists of the machine's
+// boot id and the file's identity. While this file is open, no other file can have the same
+// identity.
 //
-// The rule assumes three things. The kernel ends a lock with the last process that has the file
-// open. No two machines run with the same boot id, as copies of a suspended machine do. LockDir
-// belongs to this machine. If an assumption fails, a live process may be evicted. Its writes are
-// then fenced, as after any eviction. The caller holds e.mu.
+// Rule C14 assumes three things. The kernel releases a lock when the last process that has the file
+// open ends. No two machines run with the same boot id, as copies of a suspended machine would.
+// LockDir belongs to this machine. If an assumption is wrong, a live process may be evicted. That
+// process's writes are then fenced, as after any eviction. The caller holds e.mu.
 func (e *Elector) hold() {
 	if e.o.LockDir == noLockDir {
 		return
@@ -31,7 +32,7 @@ func (e *Elector) hold() {
 	e.m.Hold(lock.id)
 	st := e.o.stored(e.m.State(), lock)
 	st.Update = max(st.Update, 1)
-	if driver.CheckUpdate(st) != nil { // no room besides the application's metadata
+	if driver.CheckUpdate(st) != nil { // no room left in the metadata
 		e.m.Hold("")
 		lock.end(true)
 		return

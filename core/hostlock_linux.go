@@ -43,8 +43,8 @@ func takeHostLock(path string) (*hostLock, error) {
 	return &hostLock{path: path, fd: fd, id: id}, nil
 }
 
-// end removes the file and releases the lock. Unless free is set, the lock stays until the process
-// ends, because some of the process's work may continue.
+// If free is set, end removes the file and releases the lock. Otherwise, the lock stays until the
+// process ends, because some of its work may continue.
 func (l *hostLock) end(free bool) {
 	if l == nil || !free {
 		return

@@ -45,7 +45,7 @@ func (w *world) holding(limit time.Duration, change ...func(*Options)) (m *membe
 	return m, time.Since(began)
 }
 
-// C14: a process restarted on its host knows that the former process has ended.
+// C14: a process that restarts on its host knows that the former process has ended.
 func TestRestartedOnItsHost(t *testing.T) {
 	dir := t.TempDir()
 	bubble(t, func(w *world) {
@@ -66,8 +66,8 @@ func TestRestartedOnItsHost(t *testing.T) {
 	})
 }
 
-// C14: a lock that is missing, held, or another proves nothing. The former process is silent and
-// alive. It loses its shard after its TTL, as without any lock.
+// C14: a lock that is missing, held, or not the recorded one proves nothing. The former process is
+// silent and alive. It loses its shard after its TTL, as it would without any lock.
 func TestOtherLocksSayNothing(t *testing.T) {
 	for name, prepare := range map[string]func(w *world, dir string, former *member) (again func(*Options)){
 		"held": func(w *world, dir string, _ *member) func(*Options) { return lockDir(dir) },
@@ -117,8 +117,8 @@ func TestOtherLocksSayNothing(t *testing.T) {
 	}
 }
 
-// C14: a record that was copied from another host, or names the lock of another label, proves
-// nothing. Nor does the own lock in the record of a member that still sends heartbeats.
+// C14: a record proves nothing if it was copied from another host or names the lock of another
+// label. A record also proves nothing if its member still sends heartbeats.
 func TestRecordsOfOthersSayNothing(t *testing.T) {
 	for name, record := range map[string]func(id string) (node, lock string){
 		"other boot":  func(id string) (string, string) { return "a", "00000000-" + id[9:] },
@@ -146,8 +146,8 @@ func TestRecordsOfOthersSayNothing(t *testing.T) {
 	}
 }
 
-// C14: two live processes with one label on one host never end each other, whatever the order in
-// which they start and end.
+// C14: two live processes with one label on one host never evict each other, regardless of the
+// order in which they start and end.
 func TestTwoOfOneLabelStayAlive(t *testing.T) {
 	rounds := share.Of(t, "rounds", 1000, 100)
 	dir := t.TempDir()
@@ -177,7 +177,7 @@ func TestTwoOfOneLabelStayAlive(t *testing.T) {
 	})
 }
 
-// A reserved key in Meta is refused, at first and later.
+// A reserved key in Meta is refused, in Options and in updates.
 func TestReservedMeta(t *testing.T) {
 	meta := map[string]string{"_lock": "x"}
 	if err := (&Options{Meta: meta}).Validate(Limits{}); err == nil || !strings.Contains(err.Error(), "rename it") {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Internal returns calls that are only for packages of this module.
+// Internal returns methods that only packages of this module may call.
 func (e *Elector) Internal(seam.Key) seam.Elector { return inside{e} }
 
 type inside struct{ *Elector }
@@ -38,6 +38,8 @@ func (e inside) SetAside(reasons map[string]seam.Aside) {
 	e.aside = reasons
 	e.snap.bump()
 }
+
+func (e inside) Done() <-chan struct{} { return e.ended }
 
 func (e inside) Stay() {
 	e.mu.Lock()

@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A process may own 100,000 shards. If something happens to many leases together, the log therefore
-// gets one line with their count and the first namedShards shards. Each lease gets its own line at
-// Debug. A kind of line is written at most once per linesEvery. An event that was not requested
-// first gets a line for each lease, up to singleLines per linesEvery.
+// A process may own 100,000 shards. If one event affects many leases, the log gets only one line,
+// with the number of leases and the first namedShards shards. At Debug level, each lease gets a
+// line. At most one line of each kind is written within linesEvery. Unrequested events first get
+// one line per lease, up to singleLines lines in that time.
 const (
 	linesEvery  = time.Second
 	namedShards = 5
@@ -26,29 +26,29 @@ const (
 // A lineKind is the common part of gathered lines.
 type lineKind struct {
 	level     slog.Level
-	one, many string // messages for one lease and for several; if many is empty, one is used
-	cause     string // empty if the line has none
-	asked     bool   // requested, so gathered from the first lease on
+	one, many string // messages for one lease and for several; if many is empty, one is used for both
+	cause     string // empty if the line has no cause
+	asked     bool   // requested, so lines are gathered from the first lease on
 	prompt    bool   // gathered within one step only, up to singleLines in linesEvery
 	rule      rule
 }
 
-// A rule is the part of a line about an operator's rule; a line omits the zero value.
+// A rule is the part of a line that describes an operator's rule. Zero values are omitted.
 type rule struct{ kind, author, writer, reason string }
 
-// A gathering holds the unwritten lines of a kind.
+// A gathering holds the lines of one kind that are not written yet.
 type gathering struct {
 	kind   lineKind
 	since  time.Time // when linesEvery began, or zero
-	single int       // lines of one lease since then
+	single int       // lines about one lease since then
 	count  int
 	shards []string
 	first  []slog.Attr
 }
 
-// line writes or gathers a line about a lease. attrs are the attributes of this lease only.
+// line writes or gathers a line about a lease. The attributes attrs apply only to this lease.
 func (n *notifier) line(kind lineKind, f Fence, attrs ...slog.Attr) {
-	if kind.asked && kind.rule == (rule{}) && driver.IsLock(f.Shard) { // a lock comes and goes with each piece of work
+	if kind.asked && kind.rule == (rule{}) && driver.IsLock(f.Shard) { // a lock is acquired and released for each piece of work
 		kind.level = slog.LevelDebug
 	}
 	g := n.gathering(kind)
@@ -88,8 +88,8 @@ func (n *notifier) gathering(kind lineKind) *gathering {
 	return g
 }
 
-// writeGathered writes the lines that are due, or all of them. It returns the time of the next
-// call, or the zero time if nothing is left.
+// writeGathered writes the gathered lines that are due or, if everything is set, all of them. The
+// result is when to call it again, or zero if no lines are left.
 func (n *notifier) writeGathered(everything bool) (again time.Time) {
 	now := time.Now()
 	kept := n.gathered[:0]
@@ -150,14 +150,13 @@ func fenceAttrs(f Fence) []slog.Attr {
 
 func (n *notifier) grant(f Fence, former SessionID) {
 	n.post(func() {
-		if n.h.OnGrant != nil {
-			n.h.OnGrant(LeaseEvent{Fence: f, Former: former})
-		}
+		n.tell(Event{Kind: LeaseGranted, Fence: f, Session: former})
 		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease granted", many: "tenure: leases granted", asked: true, prompt: true}, f)
 	})
 }
 
-// newer reports whether a record is a later grant to the process that had the lease with fence f.
+// newer reports whether a record shows a later grant to the process that held the lease with fence
+// f.
 func newer(o driver.Owner, f Fence) bool {
 	return o.Token > f.Token && o.Session != "" && mark.Process(o.Session) == mark.Process(f.Session)
 }
@@ -165,9 +164,7 @@ func newer(o driver.Owner, f Fence) bool {
 func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	n.post(func() {
 		err := revoked(f, c)
-		if n.h.OnRevoke != nil {
-			n.h.OnRevoke(err)
-		}
+		n.tell(Event{Kind: LeaseEnded, Fence: f, Err: err})
 		kind := lineKind{level: slog.LevelInfo, one: "tenure: lease ended", many: "tenure: leases ended", cause: c.String(), asked: err.Is(ErrReleased)}
 		if newer(current, f) {
 			kind.one, kind.many = "tenure: lease ended by a newer grant to this process", "tenure: leases ended by newer grants to this process"
@@ -176,17 +173,18 @@ func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	})
 }
 
-// handlerReturn reports a handler's result. It logs the error, unless this only reports that the
+// handlerReturn reports a handler's result, and logs an error that does not merely mean that the
 // handler was asked to stop.
 func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
-	if n.h.OnHandlerReturn == nil && err == nil {
+	if n.h.OnEvent == nil && err == nil {
 		return
 	}
 	n.post(func() {
-		if n.h.OnHandlerReturn != nil {
-			n.h.OnHandlerReturn(LeaseEvent{Fence: f, Ran: ran, Err: err, Asked: err != nil && asked})
+		if asked {
+			err = nil
 		}
-		if err != nil && !asked {
+		n.tell(Event{Kind: HandlerReturned, Fence: f, Err: err, Took: ran})
+		if err != nil {
 			n.line(lineKind{level: slog.LevelWarn, one: "tenure: handler returned an error", many: "tenure: handlers returned errors"}, f,
 				slog.Any("error", err))
 		}
@@ -195,9 +193,7 @@ func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bo
 
 func (n *notifier) stuck(f Fence, c fsm.Cause) {
 	n.post(func() {
-		if n.h.OnStuck != nil {
-			n.h.OnStuck(revoked(f, c))
-		}
+		n.tell(Event{Kind: HandlerStuck, Fence: f, Err: revoked(f, c)})
 		n.line(lineKind{level: slog.LevelWarn, one: "tenure: handler stuck: its shard is not released",
 			many: "tenure: handlers stuck: their shards are not released", cause: c.String()}, f)
 	})
@@ -205,9 +201,7 @@ func (n *notifier) stuck(f Fence, c fsm.Cause) {
 
 func (n *notifier) refused(f Fence, current driver.Owner) {
 	n.post(func() {
-		if n.h.OnRefused != nil {
-			n.h.OnRefused(&FencedError{Fence: f, Current: current})
-		}
+		n.tell(Event{Kind: WriteRefused, Fence: f, Err: &FencedError{Fence: f, Current: current}})
 		kind := lineKind{level: slog.LevelWarn, one: "tenure: write refused by its fence", many: "tenure: writes refused by their fences"}
 		if newer(current, f) {
 			kind.one, kind.many = "tenure: write of a former lease refused: this process has a newer one", ""
@@ -219,9 +213,7 @@ func (n *notifier) refused(f Fence, current driver.Owner) {
 
 func (n *notifier) storeLost(e *LostError) {
 	n.post(func() {
-		if n.h.OnSession != nil {
-			n.h.OnSession(SessionEvent{Kind: SessionStoreLost, Session: e.Fence.Session, Err: e})
-		}
+		n.tell(Event{Kind: SessionStoreLost, Session: e.Fence.Session, Err: e})
 		n.line(lineKind{level: slog.LevelWarn, one: "tenure: store lost writes"}, e.Fence,
 			slog.Any("error", e))
 	})

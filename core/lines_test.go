@@ -43,14 +43,13 @@ func (l *lined) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// of returns the lines of a level whose message has a prefix.
+// of returns the lines at a level whose messages begin with msg.
 func (l *lined) of(level slog.Level, msg string) []line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.lines), func(x line) bool { return x.level != level || !strings.HasPrefix(x.msg, msg) })
 }
 
-// counted returns the number of leases that lines report.
 func counted(lines []line) (n int) {
 	for _, l := range lines {
 		if count, ok := l.attrs["count"]; ok {
@@ -66,15 +65,16 @@ func logged(l *lined) func(*Options) {
 	return func(o *Options) { o.Hooks, o.Logger = Hooks{}, slog.New(l) }
 }
 
-// An event of 10,000 leases at once is a few lines, and each lease is a line at Debug.
+// If the same event happens to 10,000 leases, the log gets a few lines, plus one line at Debug for
+// each lease.
 func TestLinesOfManyLeases(t *testing.T) {
 	const many = 10_000
 	bubble(t, func(w *world) {
 		var log lined
 		granted, ended := 0, 0
 		m := w.member("a", logged(&log), func(o *Options) {
-			o.Hooks.OnGrant = func(LeaseEvent) { granted++ }
-			o.Hooks.OnRevoke = func(*RevokedError) { ended++ }
+			onEvent(o, func(Event) { granted++ }, LeaseGranted)
+			onEvent(o, func(Event) { ended++ }, LeaseEnded)
 		})
 		names := make([]string, many)
 		for i := range names {
@@ -158,7 +158,7 @@ func TestLinesOfARollingRestart(t *testing.T) {
 	})
 }
 
-// A lock that is taken and given back writes a line each at Debug, and none at Info.
+// When a lock is acquired and released, each event writes one line at Debug and none at Info.
 func TestLinesOfALock(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -177,7 +177,7 @@ func TestLinesOfALock(t *testing.T) {
 	})
 }
 
-// One lease writes one line at Info, at once, and none at Debug.
+// An event of one lease immediately writes one line at Info, and none at Debug.
 func TestLinesOfOneLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -203,8 +203,8 @@ func TestLinesOfOneLease(t *testing.T) {
 	})
 }
 
-// Unrequested losses write a line each, up to a limit, and so do handlers' errors. A lease's
-// grant is never logged after them.
+// Each unrequested loss and each handler's error writes one line, up to a limit. The grant of a
+// lease is never logged after its loss.
 func TestLinesOfLosses(t *testing.T) {
 	const many = 300
 	bubble(t, func(w *world) {
@@ -242,8 +242,8 @@ func TestLinesOfLosses(t *testing.T) {
 	})
 }
 
-// The line about a grant comes before the first line of its handler, even if a lease follows
-// another at once.
+// The line about a grant comes before the first line of its handler, even if one lease immediately
+// follows another.
 func TestGrantIsLoggedBeforeTheHandler(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { grantBeforeHandler(t, uint64(i)) })
@@ -254,14 +254,14 @@ func grantBeforeHandler(t *testing.T, seed uint64) {
 	bubble(t, func(w *world) {
 		var log lined
 		l := slog.New(&log)
-		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnGrant = func(LeaseEvent) {} })
+		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnEvent = func(Event) {} })
 		handler := func(ctx context.Context, x *Lease) error {
 			l.Info("handler", slog.String("shard", x.Shard()))
 			<-ctx.Done()
 			return nil
 		}
 		names := []string{"s", "t", "u", "v"}
-		for _, s := range names { // a step for each, within a second
+		for _, s := range names { // each shard is a separate step, all within a second
 			w.must(m.Contend(handler, s))
 			w.eventually(s, func() bool { return m.Lease(s) != nil })
 		}

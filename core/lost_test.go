@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestLost: however a lease ended, the errors of its methods and the causes of its contexts match
-// ErrLost and mean that nothing was applied.
+// TestLost: regardless of how a lease ended, the errors of its methods and the causes of its
+// contexts match ErrLost and mean that nothing was applied.
 func TestLost(t *testing.T) {
 	lost := func(w *world, what string, err error) {
 		w.Helper()
@@ -66,7 +66,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostWhileReading: if the end of the lease's context ended a read, the error says so.
+// TestLostWhileReading: if a read ends because the lease's context ended, the error shows this.
 func TestLostWhileReading(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		read := make(chan error)
@@ -81,7 +81,7 @@ func TestLostWhileReading(t *testing.T) {
 	})
 }
 
-// TestLostSentinels: the errors that mean a lost lease match ErrLost, and the others do not.
+// TestLostSentinels: the errors that mean a lost lease match ErrLost, and all other errors do not.
 func TestLostSentinels(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{

@@ -10,8 +10,8 @@ import (
 var mutantsFlag = mutate.Flag()
 
 // A mutant is the runner without one rule, with the test that must then fail. Mutants of the
-// machine alone are in package fsm, where the simulation finds them. A few are here as well, for
-// the harm that they do to an Elector.
+// machine are in package fsm, where the simulation finds them. A few mutants of the machine are
+// here as well, because of the harm that they do to an Elector.
 var mutants = []mutate.Mutant{
 	{Name: "S8: trust from the reply's instant", Killer: "TestTrustCountsFromSending", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.do",
@@ -269,8 +269,8 @@ var mutants = []mutate.Mutant{
 	{Name: "a call to the store has no caller", Killer: "TestCallStartHasTheCallersContext", Edits: []mutate.Edit{
 		{File: "outbox.go", In: "Elector.callers", Old: "all = append(all, p.ctx)", New: "_, all = p, append(all, context.Background())"}}},
 	{Name: "hooks allocate for each call", Killer: "TestCallsAllocateNothing", Edits: []mutate.Edit{
-		{File: "notify.go", In: "notifier.call", Old: "\t\tn.put(notice{call: Call{Kind: kind, Items: items, Took: took, Err: err}})\n",
-			New: "\t\tn.post(func() { n.h.OnCall(Call{Kind: kind, Items: items, Took: took, Err: err}) })\n"}}},
+		{File: "notify.go", In: "notifier.call", Old: "\t\tn.put(notice{call: c})\n",
+			New: "\t\tn.post(func() { n.h.OnCall(c) })\n"}}},
 	{Name: "C4: a call that spent its time on connecting was answered", Killer: "TestSlowConnectionDelaysNoOwnerForEver", Edits: []mutate.Edit{
 		{File: "../internal/fsm/machine.go", In: "call.ended",
 			Old: "!driver.Unknown(err) && now < c.until {", New: "!driver.Unknown(err) {"}}},
@@ -318,7 +318,7 @@ var mutants = []mutate.Mutant{
 		{File: "once.go", In: "once.read",
 			Old: "err != nil || item == nil {", New: "err != nil || item == nil || len(item.Value) < 2 {"}}},
 	{Name: "RunOnce leaves a shard that counts as unowned", Killer: "TestRunOnce", Edits: []mutate.Edit{
-		{File: "once.go", Old: "\"_once.\"\n", New: "\"once.\"\n"}}},
+		{File: "once.go", Old: "oncePrefix = \"_once.\"\n", New: "oncePrefix = \"once.\"\n"}}},
 	{Name: "RunOnce lingers as a server does", Killer: "TestRunOnce", Edits: []mutate.Edit{
 		{File: "once.go", In: "RunOnce", Old: "\tc.LameDuck = 0\n", New: ""}}},
 	{Name: "RunOnce: calls in one process evict each other", Killer: "TestRunOnceConcurrently", Edits: []mutate.Edit{
@@ -357,8 +357,8 @@ var mutants = []mutate.Mutant{
 			Old: "func (n *notifier) post(f func()) {\n", New: "func (n *notifier) post(f func()) {\n\tf()\n\tf = func() {}\n"}}},
 }
 
-// TestMutants removes one rule at a time, by an overlay of the build, and expects the named test
-// to fail. The same test passes without the mutant.
+// TestMutants removes one rule at a time, with a build overlay, and expects the named test to fail.
+// The same test passes without the mutant.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 20*time.Second, true, mutants)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
-// maxEvents limits the events that wait for slow hooks.
+// maxEvents is the maximum number of events that may wait for slow hooks.
 const maxEvents = 1 << 16
 
-// notifier calls hooks and the logger one event at a time, in order, from its own goroutine. It
+// A notifier calls hooks and the logger one event at a time, in order, from its own goroutine. It
 // is safe for concurrent use.
 type notifier struct {
 	h    Hooks
@@ -23,10 +23,11 @@ type notifier struct {
 	node string
 	heed func(kind string, err error)
 
-	gathered []*gathering // owned by the running goroutine, like batch
+	gathered []*gathering // like batch, used only by the goroutine in run
 	lines    rhythm.Rhythm
-	batch    []notice // the first at events are done
+	batch    []notice // events before index at have been handled
 	at       int
+	posting  time.Time // when the event being handled was posted
 
 	mu       sync.Mutex
 	queue    []notice
@@ -37,9 +38,10 @@ type notifier struct {
 	wake     chan struct{}
 }
 
-// notice is one action of the notifier: f, or OnCall if f is nil. OnCall's argument is a value, so
-// that no call costs an allocation.
+// A notice is one action of the notifier: a call to f or, if f is nil, to OnCall. OnCall's argument
+// is stored as a value, so that calls do not allocate.
 type notice struct {
+	at   time.Time // when f was posted
 	f    func()
 	call Call
 }
@@ -49,7 +51,7 @@ func newNotifier(h Hooks, log *slog.Logger, node string) *notifier {
 }
 
 func (n *notifier) post(f func()) {
-	n.put(notice{f: f})
+	n.put(notice{at: time.Now(), f: f})
 }
 
 func (n *notifier) put(what notice) {
@@ -76,7 +78,8 @@ func (n *notifier) close() {
 	poke(n.wake)
 }
 
-// step begins or ends one step. The lines about a step's leases are written when the step ends.
+// step marks the beginning or the end of a step. Lines about the leases affected by a step are
+// written when it ends.
 func (n *notifier) step(begins bool) {
 	n.mu.Lock()
 	n.stepping = begins
@@ -88,7 +91,7 @@ func (n *notifier) step(begins bool) {
 	}
 }
 
-// spareEvents is the capacity of the largest queue that is kept for later events.
+// spareEvents is the maximum capacity of a queue that is kept for reuse.
 const spareEvents = 1 << 10
 
 // serve calls run, and calls it again if a hook or the logger ended its goroutine.
@@ -100,7 +103,7 @@ func (n *notifier) serve() {
 	}
 }
 
-// run handles posted events until the notifier is closed and nothing is left.
+// run handles posted events until the notifier is closed and no event is left.
 func (n *notifier) run() error {
 	var spare []notice
 	again := time.NewTimer(0)
@@ -109,6 +112,7 @@ func (n *notifier) run() error {
 		for n.at < len(n.batch) {
 			what := n.batch[n.at]
 			if n.at++; what.f != nil {
+				n.posting = what.at
 				what.f()
 			} else {
 				n.h.OnCall(what.call)
@@ -124,9 +128,8 @@ func (n *notifier) run() error {
 		n.mu.Unlock()
 		spare = nil
 		if dropped > 0 {
-			if n.h.OnDropped != nil {
-				n.h.OnDropped(Dropped{Events: dropped})
-			}
+			n.posting = time.Now()
+			n.tell(Event{Kind: EventsDropped, Dropped: dropped})
 			n.warn("tenure: hooks are too slow: events dropped", slog.Int("events", dropped))
 		}
 		if len(n.batch) > 0 {
@@ -152,45 +155,46 @@ func (n *notifier) info(msg string, attrs ...slog.Attr) { n.write(slog.LevelInfo
 
 func (n *notifier) warn(msg string, attrs ...slog.Attr) { n.write(slog.LevelWarn, msg, attrs) }
 
-// write writes a line, after the gathered lines that are due.
+// Gathered lines that are due are written before the new line.
 func (n *notifier) write(level slog.Level, msg string, attrs []slog.Attr) {
 	n.writeGathered(false)
 	n.emit(level, msg, attrs)
 }
 
-func (n *notifier) settled(s Settled) {
-	if h := n.h.OnSettled; h != nil {
-		n.post(func() { h(s) })
+// tell calls OnEvent, in the notifier's goroutine.
+func (n *notifier) tell(ev Event) {
+	if n.h.OnEvent != nil {
+		ev.At = n.posting
+		n.h.OnEvent(ev)
 	}
 }
 
-// handlerStart returns a channel that is closed when the hook has returned and the lines about
-// earlier events are written, except gathered lines.
+// event reports an event that has no log line.
+func (n *notifier) event(ev Event) {
+	if n.h.OnEvent != nil {
+		n.post(func() { n.tell(ev) })
+	}
+}
+
+// handlerStart returns a channel that is closed when the hook has returned and all earlier lines,
+// except gathered ones, have been written.
 func (n *notifier) handlerStart(f Fence) <-chan struct{} {
 	written := make(chan struct{})
 	n.post(func() {
 		defer close(written)
 		n.writeGathered(false)
-		if h := n.h.OnHandlerStart; h != nil {
-			h(LeaseEvent{Fence: f})
-		}
+		n.tell(Event{Kind: HandlerStarted, Fence: f})
 	})
 	return written
 }
 
-func (n *notifier) stop(f Fence, cause error) {
-	if h := n.h.OnStop; h != nil {
-		n.post(func() { h(LeaseEvent{Fence: f, Err: cause}) })
-	}
-}
-
-// explainTimeout limits how long hooks and the log wait to learn how a session ended.
+// explainTimeout is the longest time that hooks and the log wait to learn how a session ended.
 const explainTimeout = time.Second
 
-// session reports an event of this process's session. lost is the session that was lost, or nil.
-// The method asks it how it ended, so that only hooks and the log wait for the answer, not the call
-// that found it lost.
-func (n *notifier) session(ev SessionEvent, lost driver.Session) {
+// session reports an event of this process's session. If the session was lost, the argument lost is
+// that session, and its Explain method is called. Only hooks and the log wait for the explanation,
+// not the call that detected the loss.
+func (n *notifier) session(ev Event, lost driver.Session) {
 	n.post(func() {
 		if x, ok := lost.(driver.Explainer); ok {
 			ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
@@ -199,9 +203,7 @@ func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 			}
 			cancel()
 		}
-		if n.h.OnSession != nil {
-			n.h.OnSession(ev)
-		}
+		n.tell(ev)
 		attrs := []slog.Attr{slog.String("session", string(ev.Session))}
 		if ev.Err != nil {
 			attrs = append(attrs, slog.Any("error", ev.Err))
@@ -224,13 +226,12 @@ func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 			n.warn("tenure: "+ev.Kind.message(), attrs...)
 		case SessionEligible:
 			n.info("tenure: "+ev.Kind.message(), attrs...)
-		default: // other kinds repeat during an outage; only OnSession gets them
+		default: // the other kinds repeat during an outage, so only OnEvent gets them
 		}
 	})
 }
 
-// message returns the text of the event's log line.
-func (k SessionEventKind) message() string {
+func (k EventKind) message() string {
 	switch k {
 	case SessionLost:
 		return string(k) // already names the session
@@ -241,23 +242,20 @@ func (k SessionEventKind) message() string {
 	}
 }
 
-func (n *notifier) peer(ev PeerEvent) {
-	if n.h.OnPeer == nil && ev.Kind != PeerEvicted {
+func (n *notifier) peer(ev Event) {
+	if ev.Kind != PeerEvicted {
+		n.event(ev)
 		return
 	}
 	n.post(func() {
-		if n.h.OnPeer != nil {
-			n.h.OnPeer(ev)
-		}
-		if ev.Kind == PeerEvicted {
-			n.info("tenure: member evicted", slog.String("peer_session", string(ev.Peer.Session)),
-				slog.String("peer_node", ev.Peer.Node))
-		}
+		n.tell(ev)
+		n.info("tenure: member evicted", slog.String("peer_session", string(ev.Peer.Session)),
+			slog.String("peer_node", ev.Peer.Node))
 	})
 }
 
-func (n *notifier) call(kind string, items int, took time.Duration, err error) {
+func (n *notifier) call(c Call) {
 	if n.h.OnCall != nil {
-		n.put(notice{call: Call{Kind: kind, Items: items, Took: took, Err: err}})
+		n.put(notice{call: c})
 	}
 }

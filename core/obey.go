@@ -14,18 +14,19 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// rulebook contains the operators' rules that this member knows. The member reads them when a view
-// shows that their shard's record changed. A namespace with no rules or unchanged rules therefore
-// costs no call. Elector.mu guards it.
+// rulebook contains the operators' rules that this member knows. The member reads the rules when a
+// view shows that their shard's record has changed. No calls are therefore made while there are no
+// rules, or while they do not change. Elector.mu guards the rulebook.
 type rulebook struct {
-	rules []control.Rule // nil until it is known whether there are any
+	rules []control.Rule // nil until the member knows whether rules exist
 	seen  driver.Owner   // record of the rules' shard in the newest view
 	read  driver.Owner   // the record when the rules were read
-	again bool           // read them again, even if seen equals read
+	again bool           // the rules must be read again even if seen equals read
 	wake  chan struct{}
-	// gave contains the shards given up because of a drain, each with the sum of the members that
-	// could have taken it at the time. If a shard comes back, the member keeps it until another
-	// member can take it, so that it does not circulate.
+	// The map gave contains the shards that this member gave up because its node was drained. For
+	// each shard, the value identifies the members that could have taken the shard at that time
+	// (see successors). If a shard comes back, the member keeps it until other members can take it.
+	// If the member gave the shard away again, the shard would circulate.
 	gave map[ShardID]uint64
 }
 
@@ -44,9 +45,9 @@ func (b *rulebook) look(v *driver.View) {
 	if b.rules == nil && v.Reset && b.seen == (driver.Owner{}) {
 		b.rules = []control.Rule{}
 	}
-	// The holder of the lease may have written since. This member reads the holder's rules when the
-	// holder releases the lease. After a crash, it reads them when the holder's session ends, or
-	// with the next full view.
+	// The holder of the lease on the rules' shard may have written rules since the last read. This
+	// member reads those rules when the holder releases the lease. After the holder's crash, this
+	// member reads the rules when the holder's session ends, or with the next full view.
 	b.again = b.again || b.seen.Session != "" && (v.Reset || slices.Contains(v.Gone, b.seen.Session))
 	if b.again || b.seen != b.read || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {
 		poke(b.wake)
@@ -79,9 +80,9 @@ func (e *Elector) obeyRules(ctx context.Context) {
 	}
 }
 
-// readRules reads the rules if they may have changed, and reports whether it succeeded. If not, the
-// rules that it read earlier still apply. A rhythm limits the log lines, because any writer to the
-// store can cause them.
+// readRules reads the rules if they may have changed, and reports whether the read succeeded. After
+// a failure, the rules that were read earlier still apply. The rate of the log lines is limited,
+// because any writer to the store can cause them.
 func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
 	b := e.rules
@@ -108,8 +109,8 @@ func (e *Elector) readRules(ctx context.Context) bool {
 	return true
 }
 
-// obey gives up the held shards that active rules require it to give up and that no assigner
-// manages. The caller holds e.mu.
+// obey gives up held shards as the active rules require, except shards that an assigner manages.
+// The caller must hold e.mu.
 func (e *Elector) obey(now time.Time) {
 	b := e.rules
 	var drain *control.Rule
@@ -160,8 +161,8 @@ func (e *Elector) obey(now time.Time) {
 	}
 }
 
-// yielding returns a shard's run if a rule may end it, and otherwise nil. Such a shard is wanted
-// and served, but not assigned.
+// yielding returns a shard's run if a rule may end it, or nil. A rule may end the run if this
+// member wants and serves the shard, and no assigner assigns the shard.
 func (e *Elector) yielding(s ShardID) *run {
 	r := e.runs[s]
 	if r == nil || r.again || r.state != LeaseStarting && r.state != LeaseHeld || e.m.Preferred(s) {
@@ -173,10 +174,10 @@ func (e *Elector) yielding(s ShardID) *run {
 	return r
 }
 
-// yield asks a run's handler to stop, so that another member gets the shard. This member is session
-// to or, if to is empty, the first other member that claims the shard. Once the lease is settled,
-// this member contends for the shard again. If others may claim the shard, this member waits half a
-// TTL first, so that a successor on a busy machine is not too late.
+// yield asks a run's handler to stop so that another member gets the shard. The given session is
+// the successor. If none is given, the first other member that claims the shard gets it. Once the
+// lease is settled, this member contends for the shard again. If other members may claim the shard,
+// this member first waits half a TTL, to give a successor on a busy machine enough time.
 func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	r.again = true
 	if to == "" && e.successors(time.Now()) != 0 {
@@ -188,7 +189,7 @@ func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	e.drainQueue()
 }
 
-// sessionOf returns the session of a live member of a node, or "".
+// sessionOf returns the session of a live member on a node, or "" if the node has no live member.
 func (e *Elector) sessionOf(node string) SessionID {
 	for _, m := range e.m.AppendMembers(nil) {
 		if m.Node == node {
@@ -198,8 +199,8 @@ func (e *Elector) sessionOf(node string) SessionID {
 	return ""
 }
 
-// successors returns a sum that identifies the other members that are eligible and not drained, or
-// 0 if there are none.
+// successors returns a checksum that identifies the other members that are eligible and not
+// drained, or 0 if no such member exists.
 func (e *Elector) successors(now time.Time) uint64 {
 	drained := map[string]bool{}
 	for i := range e.rules.rules {
@@ -219,7 +220,7 @@ func (e *Elector) successors(now time.Time) uint64 {
 	return sum
 }
 
-// badRules logs the error of a read of the rules. A nil error means that the read succeeded.
+// badRules logs the error from reading the rules. A nil error means success.
 func (n *notifier) badRules(err error) {
 	n.post(func() {
 		if err == nil {

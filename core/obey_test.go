@@ -31,9 +31,9 @@ func (w *world) writeRules(ops ...Op) {
 	cancel()
 	_ = tool.Update(asked, func(st *MemberState) { st.Draining = true })
 	ctx, done := context.WithCancel(context.Background())
-	// Not when the handler returns, which could hand the lease over to the only other member, one
-	// change more. Writer of internal/operator does the same.
-	tool.o.Hooks.OnSettled = func(Settled) { done() }
+	// done is not called when the handler returns. Otherwise, the lease could be handed over to the
+	// only other member, which is a further change. Writer of internal/operator does the same.
+	onEvent(tool.o, func(Event) { done() }, leaseOutcomes[:]...)
 	tool.note.h = tool.o.Hooks
 	w.must(tool.Contend(func(ctx context.Context, l *Lease) error {
 		_, err := l.Commit(ctx, ops...)
@@ -43,7 +43,6 @@ func (w *world) writeRules(ops ...Op) {
 	w.must(tool.tap.Backend.Close())
 }
 
-// last returns the newest lease.
 func (h *leases) last() *Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +90,7 @@ func (c *cluster) isWith(shard, node string) {
 	c.w.eventually(shard+" with "+node, func() bool { n, _ := c.owner(shard); return n == node })
 }
 
-// unmoved checks that no lease is granted while rules are written, and for a time after.
+// unmoved checks that no lease is granted while rules are written, and for some time afterwards.
 func (c *cluster) unmoved(rules ...control.Rule) {
 	c.w.Helper()
 	count := func() (n int) {
@@ -111,8 +110,8 @@ func (c *cluster) unmoved(rules ...control.Rule) {
 	}
 }
 
-// TestMoveAndResign: an Elector without an assigner gives up the lease that the rule names, to
-// the named node or to another, and no later lease.
+// TestMoveAndResign: an Elector without an assigner gives up the lease that the rule names, to the
+// named node or to another node. It does not give up a later lease.
 func TestMoveAndResign(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster([]string{"s", "t"}, "a", "b", "c")
@@ -149,17 +148,17 @@ func TestMoveAndResign(t *testing.T) {
 	})
 }
 
-// TestSlowSuccessor: a shard that a rule tells its owner to give up goes to another member, even
-// if that member claims it late.
+// TestSlowSuccessor: a shard that a rule makes its owner give up goes to another member, even if
+// that member claims it late.
 func TestSlowSuccessor(t *testing.T) {
-	// The order of turns after a release is random, so the former leader is early in some rounds
-	// only if it does not wait.
+	// The order of turns after a release is random. If the former leader does not wait, it is
+	// therefore early in some rounds.
 	for i := range 20 {
 		kind := []control.Kind{control.Resign, control.Drain}[i%2]
 		t.Run(string(kind), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := w.cluster([]string{"s"}, "a", "b")
-				w.member("c") // contends for nothing
+				w.member("c") // contends for no shard
 				c.isWith("s", "a")
 				_, l := c.owner("s")
 				r := control.Rule{Kind: kind, Shards: "s", Token: l.Token()}
@@ -178,7 +177,7 @@ func TestSlowSuccessor(t *testing.T) {
 	}
 }
 
-// TestMoveWaits: a move to a node without a member happens once there is one.
+// TestMoveWaits: a move to a node without a member happens once the node has a member.
 func TestMoveWaits(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster([]string{"s"}, "a", "b")
@@ -191,8 +190,8 @@ func TestMoveWaits(t *testing.T) {
 	})
 }
 
-// TestDrainedElector: a drained node gives up all its shards, keeps the shards that no other
-// member takes, and serves again the shards that it gets as the last member.
+// TestDrainedElector: a drained node gives up all its shards, except those that no other member
+// takes. As the last member, it serves the shards that come back.
 func TestDrainedElector(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster(shardNames(10), "a", "b")
@@ -224,8 +223,7 @@ func TestDrainedElector(t *testing.T) {
 	})
 }
 
-// TestRulesYieldToCallers: a Withdraw and the end of Run work while a rule asks a handler to
-// stop.
+// TestRulesYieldToCallers: Withdraw and the end of Run work while a rule makes a handler stop.
 func TestRulesYieldToCallers(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -251,7 +249,7 @@ func TestRulesYieldToCallers(t *testing.T) {
 	})
 }
 
-// TestRulesCostNothing: rules are read once for each change, whatever the number of shards.
+// TestRulesCostNothing: rules are read once for each change, regardless of the number of shards.
 func TestRulesCostNothing(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
@@ -280,7 +278,7 @@ func TestRulesCostNothing(t *testing.T) {
 				w.Errorf("%d reads after %d changes", reads, n+1)
 			}
 		}
-		// A tool that died with its lease may have written after its record was seen.
+		// A tool that died while it held its lease may have written after its record was seen.
 		b := w.newMember("tool")
 		s, err := b.tap.Join(w.Context(), driver.Member{Session: "dead", Node: "tool", TTL: ttl})
 		w.must(err)
@@ -302,8 +300,8 @@ func TestRulesCostNothing(t *testing.T) {
 	})
 }
 
-// TestRulesOfADeadTool: if a tool died before it gave its lease back, its rule is obeyed as soon
-// as its session has ended, and every View has it.
+// TestRulesOfADeadTool: if a tool died before it released its lease, its rule is obeyed as soon as
+// its session has ended. Every View then contains the rule.
 func TestRulesOfADeadTool(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -340,7 +338,7 @@ func TestRulesOfADeadTool(t *testing.T) {
 }
 
 // TestJunkAmongRules: junk among the rules is logged at a limited rate, in a short line, and the
-// rules beside it are obeyed.
+// other rules are obeyed.
 func TestJunkAmongRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

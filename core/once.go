@@ -13,19 +13,19 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Each job of RunOnce uses a shard with one item. The shard's name is reserved, so that a shard
-// without an owner does not count as unowned (View.Unowned). The item's first byte shows whether
-// the rest is the result or the reason of a failure.
+// Each job of RunOnce uses a shard with one item. Because the shard's name is reserved, the shard
+// does not count as unowned when it has no owner (View.Unowned). The item's first byte shows
+// whether the other bytes are the result or the reason for a failure.
 const (
 	oncePrefix = "_once."
 	onceKey    = "_result"
 	onceDone   = "+"
 	onceFailed = "-"
-	maxFailure = 1024 // bytes of a reason
+	maxFailure = 1024 // maximum size of a reason, in bytes
 )
 
-// PermanentError is the error that a job of [RunOnce] returns if it would fail in the same way at
-// every attempt. No caller runs the job again.
+// PermanentError is the error to return from a [RunOnce] job if every further attempt would fail in
+// the same way. After this error, no caller runs the job again.
 type PermanentError struct {
 	Err error
 }
@@ -34,32 +34,35 @@ func (e *PermanentError) Error() string { return fmt.Sprint(e.Err) }
 
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// RunOnce does a job once for the whole namespace and returns its result to every caller. Callers
-// may be in the process that ran job, in processes that wait for it, or in later processes. Once
+// RunOnce runs a job once for the whole namespace and returns the job's result to every caller. The
+// callers may be in the process that ran the job, in waiting processes, or in later processes. Once
 // the job is done, a call costs one read and requests no lease.
 //
-// The result is recorded under the lease that job was given. A name has one result, which no later
-// call replaces. The job itself runs at least once. If its process dies or loses the lease before
-// the result is recorded, another caller runs job again from its beginning. Therefore, job must be
-// repeatable, or commit under its lease, so that the store refuses commits of an earlier run. For
-// work that must not be repeated, such as a payment, use package effect.
+// RunOnce records the result under the lease that it passed to the job. A name has one result,
+// which later calls do not replace. The job runs at least once. If the process that runs the job
+// dies or loses the lease before the result is recorded, another caller runs it again from the
+// beginning. The job must therefore be safe to repeat, or must commit under its lease, because the
+// store refuses the commits of an earlier run. For work that must not be repeated, such as a
+// payment, use package effect.
 //
-// A job that returns an error is not done. Another waiting caller runs it immediately. This caller
-// runs it again after a back-off, as in RunSingleton. Job gets the same contexts as a [Handler]:
-// ctx ends when job should stop. If the error matches *PermanentError, the job has failed
-// permanently: every caller, now or later, gets a *PermanentError. RunOnce records the first KiB of
-// the error's text for them, so the text must not contain credentials. A waiting caller is a member
-// of the namespace, and reads once per heartbeat.
+// If the job returns an error, the name has no result yet. Another waiting caller runs its job
+// immediately, and this caller runs its own again after a back-off, as in RunSingleton. Like a
+// [Handler], the job gets a ctx that ends when it should stop. If the error matches
+// *PermanentError, the job has failed permanently, and every present and later caller gets a
+// *PermanentError. RunOnce stores the first KiB of the error's text, so the text must not contain
+// credentials. While waiting, a caller is a member of the namespace and reads the store once per
+// heartbeat.
 //
-// If ctx ends first, the error is that of RunSingleton. If the result exceeds Limits.WriteBytes,
-// nothing is recorded, this call does not run job again, and the error matches ErrTooLarge. If an
-// argument is invalid, the error matches ErrInvalid. If the job is done and something could not
-// be given back, RunOnce returns the result and an error.
+// If ctx ends first, RunOnce returns the same error as RunSingleton. If the result exceeds
+// Limits.WriteBytes, the error matches ErrTooLarge. This call then records nothing and does not run
+// the job again. If an argument is invalid, the error matches ErrInvalid. If the job is done but
+// the lease or the session could not be given up, RunOnce returns both the result and an error.
 //
-// Name has up to 122 bytes in the grammar of CheckShard. The name of its shard is "_once." followed
-// by the name. The shard stays in the store, with about a hundred bytes and the result. RunOnce is
-// therefore meant for few jobs, such as one for each version of a schema. To do the job again, use
-// a new name. Options.Supersede and LameDuck are ignored.
+// The name must satisfy CheckShard and may have at most 122 bytes. The job's shard is named
+// "_once." followed by the name. The shard stays in the store, where it takes up about a hundred
+// bytes in addition to the result. RunOnce is therefore meant for a small number of jobs, such as
+// one for each schema version. To run the job again, use a new name. RunOnce ignores
+// Options.Supersede and LameDuck.
 func RunOnce(
 	ctx context.Context, b Backend, name string, job func(ctx context.Context, lease *Lease) ([]byte, error), o *Options,
 ) ([]byte, error) {
@@ -73,7 +76,7 @@ func RunOnce(
 	if o != nil {
 		c = *o
 	}
-	c.Supersede = false // otherwise, two calls in one process would end each other's sessions
+	c.Supersede = false // two calls in one process would end each other's sessions
 	c.LameDuck = 0
 	e, err := NewElector(b, &c)
 	if err != nil {
@@ -104,21 +107,19 @@ func RunOnce(
 	return nil, errors.Join(context.Cause(ctx), err)
 }
 
-// once is a call of RunOnce.
 type once struct {
 	e     *Elector
 	shard ShardID
 	stop  context.CancelFunc
-	out   atomic.Pointer[onceOutcome] // nil: not done
-	last  atomic.Pointer[error]       // last error of job; a stuck job may return after Run
+	out   atomic.Pointer[onceOutcome] // nil until job is done
+	last  atomic.Pointer[error]       // last error of job; a stuck job may return after Run has returned
 }
 
 type onceOutcome struct {
 	result []byte
-	err    error // the result cannot be recorded, or the job failed
+	err    error // why the result cannot be recorded, or why the job failed
 }
 
-// do is the handler of the job's shard.
 func (x *once) do(ctx context.Context, lease *Lease, job func(context.Context, *Lease) ([]byte, error)) error {
 	item, err := lease.Get(ctx, onceKey) // another member may have had the lease since the last read
 	if item != nil {
@@ -147,7 +148,6 @@ func (x *once) do(ctx context.Context, lease *Lease, job func(context.Context, *
 	return err
 }
 
-// found ends the call with the recorded value.
 func (x *once) found(value []byte) {
 	switch text := string(value); {
 	case strings.HasPrefix(text, onceDone):
@@ -159,7 +159,6 @@ func (x *once) found(value []byte) {
 	}
 }
 
-// finish ends the call.
 func (x *once) finish(result []byte, err error) {
 	if errors.As(err, new(*PermanentError)) {
 		result, err = nil, fmt.Errorf("tenure: the job %q has failed permanently: %w", x.shard[len(oncePrefix):], err)
@@ -168,8 +167,8 @@ func (x *once) finish(result []byte, err error) {
 	x.stop()
 }
 
-// wait reads until it finds the result or ctx ends. A caller that is not granted the lease, for
-// example because it is not eligible, thus also gets the result.
+// wait reads the item until it finds the result or ctx ends. A caller that is never granted the
+// lease, for example because it is not eligible, therefore also gets the result.
 func (x *once) wait(ctx context.Context) {
 	tick := time.NewTicker(x.e.o.Heartbeat)
 	defer tick.Stop()

@@ -16,7 +16,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// onceCaller is a process that calls RunOnce.
 type onceCaller struct {
 	w    *world
 	link kvfault.Link
@@ -122,8 +121,8 @@ func TestRunOnceConcurrently(t *testing.T) {
 	})
 }
 
-// A process that is cut off during its job is replaced. Its later result is not recorded, and it
-// gets the other's result.
+// A process that is cut off during its job is replaced. The late result is not recorded, and the
+// caller gets the result of the other process.
 func TestRunOnceTakeover(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.onceCaller("a"), w.onceCaller("b")
@@ -150,7 +149,6 @@ func TestRunOnceTakeover(t *testing.T) {
 	})
 }
 
-// A caller that cannot get the lease gets the result.
 func TestRunOnceWithoutLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.onceCaller("a"), w.onceCaller("b")
@@ -164,7 +162,8 @@ func TestRunOnceWithoutLease(t *testing.T) {
 	})
 }
 
-// If the store refuses a result, that is an error at once, and the job does not run again.
+// If the store refuses a result, RunOnce immediately returns an error, and the job does not run
+// again.
 func TestRunOnceTooLarge(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.onceCaller("a")
@@ -183,8 +182,8 @@ func TestRunOnceTooLarge(t *testing.T) {
 	})
 }
 
-// A job that fails permanently has failed for every caller: callers that wait, callers that come
-// later, and callers that are not eligible.
+// A job that fails permanently has failed for every caller, including waiting callers, later
+// callers and callers that are not eligible.
 func TestRunOnceFailsForAll(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b, c := w.onceCaller("a"), w.onceCaller("b"), w.onceCaller("c")
@@ -229,7 +228,7 @@ func TestRunOnceFailsForAll(t *testing.T) {
 	})
 }
 
-// The recorded text is limited, and a record that is no result is not returned as one.
+// The recorded text is limited. A record that is not a result is not returned as one.
 func TestRunOnceRecords(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.onceCaller("a")
@@ -254,7 +253,7 @@ func TestRunOnceRecords(t *testing.T) {
 
 func nothing(context.Context, *Lease) ([]byte, error) { return nil, nil }
 
-// The end of ctx ends a call, with the job's last error. A job that finishes nevertheless is
+// When ctx ends, the call returns the job's last error. If the job finishes nevertheless, it is
 // done.
 func TestRunOnceEndsWithContext(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -274,7 +273,7 @@ func TestRunOnceEndsWithContext(t *testing.T) {
 	})
 }
 
-// A store that is out of reach delays a call, and a backend that is closed ends it.
+// An unreachable store delays a call, and a closed backend ends the call.
 func TestRunOnceOutage(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.onceCaller("a")

@@ -18,114 +18,119 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options configure an Elector. The zero value and a nil pointer are valid. No duration may exceed
-// a year. An Elector copies its options, so they may be shared.
+// Options contains the settings of an Elector. The zero value and a nil pointer are both valid. No
+// duration may exceed a year. An Elector copies its options, so several Electors may share them.
 type Options struct {
-	// Node is the label of the machine or replica. Default: the host name, with each character
-	// outside the grammar of names replaced by "-".
+	// Node is the label of the machine or replica. The default is the host name, with "-" in place
+	// of each character that names cannot contain.
 	Node string
 	// Priority, Weight and Meta are the member's initial state. See Elector.Update.
 	//
-	// Members with a higher Priority claim first. Default 0.
+	// Members with a higher Priority claim first. The default is 0.
 	Priority int32
-	// Weight is the member's capacity relative to that of the other members, for assigners. 0 means
-	// 1.
+	// Weight is the member's capacity relative to other members, for assigners. 0 means 1.
 	Weight int32
-	// Meta is a small set of values that other members see, such as an address. It has at most 16
-	// entries and 2048 bytes, with keys in the grammar of names. Keys that begin with "_" are
-	// reserved, so the Elector refuses them.
+	// Meta is a small set of values that other members see, such as an address. Meta has at most 16
+	// entries and 2048 bytes, and its keys follow the grammar of names. The Elector refuses keys
+	// that begin with "_", which are reserved.
 	Meta map[string]string
-	// Supersede makes a join end the session that joined last under the same node label. A process
-	// that is restarted after a crash then gets its shards back immediately. Supersede needs Node
-	// and a platform that keeps the label unique, because two live processes with one label evict
-	// each other.
+	// Supersede makes each join of this process end the last session that joined under the same
+	// node label. With Supersede, a process that restarts after a crash gets its shards back
+	// immediately. Supersede requires Node and a platform that keeps the label unique, because two
+	// live processes with one label evict each other.
 	Supersede bool
-	// LockDir is the directory of the host lock. The lock tells a process restarted on the same
-	// host, under the same Node, that the former process has ended. The new process then gets its
-	// shards back immediately (C14). The directory must be on a file system of this host. Default
-	// os.TempDir(); "none" for no lock. If the lock cannot be taken, the member runs without it.
+	// LockDir is the directory of the host lock. If a process restarts on the same host, under the
+	// same Node, the lock shows that the former process has ended. The new process then gets its
+	// shards back immediately (C14). The directory must be on a file system of this host. The
+	// default is os.TempDir(). The value "none" disables the lock. If the lock cannot be taken, the
+	// member runs without a lock.
 	LockDir string
 
-	// Eligible, if set, returns nil if this member should own shards, or otherwise the reason.
-	// Possible reasons are a failing dependency, an old version, or a follower that is behind. A
-	// member that is not eligible claims nothing. Its shards go to an eligible member, and their
-	// handlers' contexts end with ErrIneligible. While no other member is eligible, the holder
-	// keeps them. If no eligible member takes the shard, its holder claims it again after half a
-	// TTL. It offers the shard again after BackoffMax, and doubles this wait each time that no
-	// member takes it. Withdraw and HandOver give the shard up even if no other member is eligible.
-	// Package sharding moves the shards that it assigns.
+	// Eligible is optional. It returns nil if this member should own shards, and otherwise the
+	// reason, such as a failing dependency, an old version, or a follower that is behind. A member
+	// that is not eligible claims no shards. The shards of an ineligible member go to an eligible
+	// member, and their handlers' contexts end with ErrIneligible. While no other member is
+	// eligible, the holder keeps its shards. If no eligible member takes an offered shard, the
+	// holder claims the shard again after half a TTL. The holder offers the shard again after
+	// BackoffMax. The holder doubles this wait each time no member takes the shard. Withdraw and
+	// HandOver give up a shard even if no other member is eligible. Package sharding moves the
+	// shards that it assigns.
 	//
-	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before the
-	// first answer, and while an answer is late, the member is not eligible. A call that does not
-	// return delays only the next call. The first 160 bytes of the error's text appear in the
-	// member's record, and thus in all members' views, logs and metrics. The text must not contain
-	// credentials.
+	// Run calls Eligible once per Heartbeat interval, with a context that ends after one interval.
+	// Before the first answer, and while an answer is late, the member is not eligible. A call that
+	// does not return delays only the next call. The first 160 bytes of the error's text appear in
+	// the member's record, and thus in all members' views, logs and metrics. The error's text must
+	// not contain credentials.
 	Eligible func(ctx context.Context) error
 	// Failback is how long a member with a higher priority must have been eligible before it gets
-	// the shards held here. This member measures the time. The contexts of these shards' handlers
-	// end with ErrFailback. Each shard moves for this reason at most once per BackoffMax. Default
-	// 0: never; the holder keeps its shards. Failback does not move shards that package sharding
-	// assigns.
+	// the shards that this member holds. This member measures how long the other member has been
+	// eligible. The contexts of these shards' handlers end with ErrFailback. Failback moves each
+	// shard at most once per BackoffMax. By default (0), the holder keeps its shards. Failback does
+	// not move shards that package sharding assigns.
 	Failback time.Duration
 
-	// TTL is how long a member may be silent before the other members take over. Default 10 s, at
-	// least Limits.MinTTL, at most 24 h.
+	// TTL is how long a member may be silent before the other members take over. By default, TTL is
+	// 10 s. The minimum is Limits.MinTTL, and the maximum is 24 h.
 	TTL time.Duration
-	// Heartbeat is the time between two heartbeats. Default TTL/3; at least 1 ms, at most (TTL -
-	// Margin) / 2, so that one heartbeat may fail.
+	// Heartbeat is the time between consecutive heartbeats. The default is TTL/3, and the minimum
+	// is 1 ms. The maximum is (TTL - Margin) / 2, so that one heartbeat may fail.
 	Heartbeat time.Duration
-	// Jitter is the largest share of Heartbeat that is randomly subtracted. Default 0.1, at most
-	// 0.5; a negative value means none.
+	// Jitter is the maximum fraction of Heartbeat by which each interval is randomly shortened. The
+	// default is 0.1, and the maximum is 0.5. A negative value means no jitter.
 	Jitter float64
-	// Margin is subtracted from the TTL to give the time for which a lease is trusted. It covers
+	// Margin is the last part of the TTL, during which a lease is no longer trusted. Margin covers
 	// the difference between the rates of two clocks over a TTL, and the time that the process
-	// needs to notice the end. Default TTL/10, but at least 50 ms or TTL/5, whichever is less. It
-	// must be at least TTL/500 and below TTL/3.
+	// needs to notice that a lease has ended. The default is TTL/10, but at least 50 ms or TTL/5,
+	// whichever is less. Margin must be at least TTL/500 and below TTL/3.
 	Margin time.Duration
-	// DrainBudget is how long a handler may take to return after its context has ended. After that,
-	// the Elector revokes its lease. Default 10 s.
+	// DrainBudget is how long a handler may take to return after its context has ended. After this
+	// time, the Elector revokes the handler's lease. The default is 10 s.
 	DrainBudget time.Duration
 	// LameDuck is how long a planned stop waits before it asks handlers to stop. View.Leaving is
-	// set immediately, so load balancers that ask /readyz send new requests elsewhere while this
-	// process still serves. Default 0: no wait. See Elector.Leave.
+	// set immediately. Load balancers that check /readyz therefore send new requests to other
+	// processes while this process still serves. By default (0), the stop does not wait. See
+	// Elector.Leave.
 	LameDuck time.Duration
-	// AbandonAfter is the time after which a revoked lease is released although its handler still
-	// runs. Default 0: never. With AbandonAfter, the work of two owners may overlap; only fenced
-	// writes are protected.
+	// AbandonAfter is how long a handler may run after its lease was revoked before the Elector
+	// releases the lease. By default (0), the Elector keeps the lease while the handler runs. With
+	// AbandonAfter, the work of two owners may overlap, and only fenced writes are protected.
 	AbandonAfter time.Duration
-	// ReturnHalted makes Run return once the member is halted, so that a supervisor restarts the
-	// process. See Run. Default false: Run continues without leases until its context ends, and
-	// /healthz of package tenurehttp answers 503. Restarting skips the operator's decision: the new
-	// process trusts the store as it finds it, unless its backend detects the change (I2).
+	// ReturnHalted makes Run return when the member is halted, so that a supervisor restarts the
+	// process. See Run. By default, Run continues without leases until its context ends, and
+	// package tenurehttp's /healthz answers 503. A restart bypasses the operator's decision,
+	// because the new process trusts the store in its current state unless its backend detects the
+	// change (I2).
 	ReturnHalted bool
-	// Watchdog, if positive, is the longest time allowed between a handler's calls to
-	// Lease.Progress, even while it drains. If the handler exceeds this time, its lease is revoked
-	// as if its drain budget were spent. The watchdog does not watch locks of package lock.
+	// Watchdog is the longest time allowed between a handler's calls to Lease.Progress, even while
+	// the handler drains. By default (0), there is no limit. If the handler exceeds this time, the
+	// Elector revokes its lease in the same way as after DrainBudget. The watchdog does not apply
+	// to package lock's locks.
 	Watchdog time.Duration
 
-	// BackoffMin and BackoffMax limit two waits. One follows a failed join. The other precedes a
-	// new claim of a shard whose handler returned early. Each wait doubles. Defaults: 100 ms, or
-	// TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
+	// BackoffMin and BackoffMax limit two waits: the wait after a failed join, and the wait before
+	// a new claim of a shard whose handler returned early. Each wait doubles with every attempt. By
+	// default, BackoffMin is 100 ms or TTL/20, whichever is more, and BackoffMax is 30 s or
+	// BackoffMin, whichever is more.
 	BackoffMin, BackoffMax time.Duration
 	// Resync is the time between two full reads of the namespace, which find changes that a watch
-	// missed. Default 10 TTL, at least 30 s.
+	// missed. The default is 10 times the TTL, but at least 30 s.
 	Resync time.Duration
-	// CallTimeout limits every call except heartbeats. Default: the TTL, at least 5 s. Calls begin
-	// with a shorter limit: a third to half of the TTL, and more for a large batch. After each call
-	// without an answer, the limit doubles.
+	// CallTimeout limits every call except heartbeats. The default is the TTL, but at least 5 s. A
+	// call first gets a shorter limit of a third to half of the TTL, or more for a large batch. The
+	// limit doubles after each unanswered call.
 	CallTimeout time.Duration
-	// RankDelay is how long each candidate for a shard waits for the preceding candidate. Default:
-	// 1.5 times the poll period, at least 10 ms.
+	// RankDelay is how much longer each candidate for a shard waits than the candidate before it.
+	// The default is 1.5 times the poll period, but at least 10 ms.
 	RankDelay time.Duration
 
-	// Hooks are called when something happens.
+	// Hooks are functions that the Elector calls when something happens.
 	Hooks Hooks
-	// Logger logs grants and revocations at Info. It logs refused writes, stuck handlers, handlers'
-	// errors, lost sessions and damaged records at Warn. Default: slog.Default, read at each line.
-	// To log nothing, use slog.New(slog.DiscardHandler). The Elector calls Logger as it calls
-	// hooks.
+	// Logger receives grants and revocations at level Info. Logger receives refused writes, stuck
+	// handlers, handlers' errors, lost sessions and damaged records at level Warn. The default is
+	// the logger that slog.Default returns when a line is logged. To log nothing, use
+	// slog.New(slog.DiscardHandler). The Elector calls Logger in the same way as it calls hooks.
 	//
-	// Each line contains the attribute node, this member's label. Other attributes are:
+	// Each line has the attribute node, which is this member's label. Other attributes are:
 	//
 	//   - session, shard and token of a lease;
 	//   - cause and error;
@@ -135,39 +140,41 @@ type Options struct {
 	//   - key and why of a damaged record.
 	Logger *slog.Logger
 	// TraceDir is an existing directory for trace files, which "tenure check" reads. The member
-	// writes the inputs and effects of its state machine there. The files contain shard names, node
-	// labels, Meta, session ids and tokens. They contain the numbers of commits, not their
-	// contents. The member does not wait for the disk. If the disk is full or too slow, the member
-	// drops records and logs a warning. Default: no trace.
+	// writes the inputs and effects of its state machine to these files. The files contain shard
+	// names, node labels, Meta, session ids, tokens and the numbers of commits. The files do not
+	// contain the contents of commits. The member does not wait for the disk. If the disk is full
+	// or too slow, the member drops trace records and logs a warning. By default, the member writes
+	// no trace.
 	TraceDir string
-	// TraceBytes limits the total size of Node's trace files in TraceDir, including those of
-	// earlier processes. The member removes the oldest files. The total may exceed the limit by one
-	// record and 64 KiB, and by an eighth for each other process that traces under the same Node.
-	// Default 256 MiB, at least 1 MiB.
+	// TraceBytes limits the total size of Node's trace files in TraceDir, including the files of
+	// earlier processes. The member removes the oldest files first. The total may exceed the limit
+	// by one record and 64 KiB, and by an eighth for each other process that traces under the same
+	// Node. The default is 256 MiB, and the minimum is 1 MiB.
 	TraceBytes int64
-	// Seed is the random seed for jitter and back-off. Set it only in tests. Default 0: random.
+	// Seed is the random seed for jitter and back-off. Set Seed only in tests. By default (0), the
+	// seed is random.
 	Seed uint64
 }
 
-// The machine watches the heartbeats of up to watchAll other members. If there are more, it watches
-// only its watchFew predecessors (rule O3).
+// The machine watches the heartbeats of up to watchAll other members. If there are more members,
+// the machine watches only its watchFew predecessors (rule O3).
 const (
 	watchAll = 16
 	watchFew = 3
 )
 
-// maxDuration limits every duration in Options, so that sums of them cannot overflow.
+// maxDuration limits every duration in Options, so that no sum of durations can overflow.
 const maxDuration = 365 * 24 * time.Hour
 
 // Validate checks the options, with their defaults filled in, against each other and against a
-// backend's limits. The error matches ErrInvalid. The error names the field and its value, and says
-// what to change. Nil options are valid if the defaults are.
+// backend's limits. The error matches ErrInvalid, contains the field and its value, and explains
+// what to change. If the options are nil, Validate checks the defaults.
 func (o *Options) Validate(l Limits) error {
 	_, err := o.resolve(l)
 	return err
 }
 
-// resolve returns a copy with the defaults filled in, or an error that says what to change.
+// resolve returns a copy with the defaults filled in, or an error that explains what to change.
 func (o *Options) resolve(l Limits) (*Options, error) {
 	var c Options
 	if o != nil {
@@ -252,7 +259,6 @@ func (o *Options) member(id SessionID) Member {
 		MemberState: driver.MemberState{Priority: o.Priority, Weight: o.Weight, Meta: o.Meta}}
 }
 
-// checkMeta refuses the keys that are reserved for Tenure.
 func checkMeta(meta map[string]string) error {
 	for k := range meta {
 		if strings.HasPrefix(k, "_") {
@@ -288,20 +294,20 @@ func optErr(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w options: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// sessionsOf returns a function that makes the session ids of a process. All begin like the first,
-// so that others recognize the process when it joins again.
+// sessionsOf returns a function that generates a process's session ids. All ids have the same
+// prefix as the first id, so that other members recognize the process when it joins again.
 func sessionsOf(first SessionID) func() SessionID {
 	return func() SessionID { return mark.Process(first) + newSessionID()[mark.ProcessLen:] }
 }
 
-// newSessionID returns a random id of 128 bits, which is never reused (rule C3).
+// newSessionID returns a random 128-bit id, which is never reused (rule C3).
 func newSessionID() SessionID {
 	var b [16]byte
 	rand.Read(b[:])
 	return SessionID(hex.EncodeToString(b[:]))
 }
 
-// hostNode returns the host name, changed to fit the grammar of names.
+// hostNode returns the host name, adapted to the grammar of names.
 func hostNode() string {
 	h, err := os.Hostname()
 	if err != nil {

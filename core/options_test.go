@@ -2,12 +2,13 @@ package core
 
 import (
 	"errors"
-	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/fsm"
 	"math"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 func TestOptionsDefaults(t *testing.T) {

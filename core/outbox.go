@@ -12,16 +12,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// outbox sends the writes of all leases of a process. The ready writes go into one Session.Commit,
-// up to the store's limits, with at most one write of each lease. At most driver.Limits.CommitCalls
-// calls are in progress. While this many are, the next call forms. There is no timer: if another
-// call is allowed, a ready write is sent immediately.
+// An outbox sends the writes of all of a process's leases. One call to Session.Commit sends all
+// ready writes, up to the store's limits, with at most one write per lease. While
+// driver.Limits.CommitCalls calls are in progress, ready writes are gathered for the next call. The
+// outbox has no timer. If another call is allowed, the outbox sends a ready write immediately.
 //
-// A call carries only a write's first attempt. If the write is not applied, it is settled
-// separately, so that it delays no other (A4). If a call is refused because of all its commits
-// together, they wait for another turn, with at most half of them in one call. A limit that the
-// server has lowered therefore costs only a few more calls. A commit that is refused alone affects
-// no other.
+// The outbox sends only the first attempt of each write. If a write is not applied, it is settled
+// separately, so it does not delay other writes (A4). A call may be refused for a reason that may
+// not apply to smaller calls. The commits then wait for another turn, and the next calls contain at
+// most half as many commits. If the server lowers a limit, the outbox therefore needs only a few
+// more calls. A commit that is refused alone does not affect other commits.
 type outbox struct {
 	e *Elector
 
@@ -29,20 +29,20 @@ type outbox struct {
 	waiting []turn // in the order in which the leases' writes became ready
 	calls   int    // number of senders
 	usual   time.Duration
-	longest time.Duration // recent longest time of a call
+	longest time.Duration // the longest time that a recent call took
 }
 
-// A turn is a lease whose next write waits. Each lease has at most one turn.
+// A turn is a lease whose next write is waiting. Each lease has at most one turn.
 type turn struct {
 	lease *Lease
-	most  int // see pending
+	most  int // see pending.most
 }
 
-// overdueAfter is the multiple of the usual time after which the next call no longer waits for this
-// one. A shard's row may be locked, or a server may be silent.
+// If a call takes overdueAfter times as long as usual, the next call no longer waits for it. A
+// locked row or a silent server may be the cause.
 const overdueAfter = 4
 
-// ready queues a lease that has commits to send. p is the first of them.
+// ready queues a lease that has commits to send, of which p is the first.
 func (o *outbox) ready(l *Lease, p *pending) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,10 +58,9 @@ func (o *outbox) start() {
 	}
 }
 
-// send makes calls until nothing is waiting.
 func (o *outbox) send() {
 	for {
-		runtime.Gosched() // lets the callers just served queue their next
+		runtime.Gosched() // lets the callers that were just served queue their next commits
 		batch, commits := o.next()
 		if batch == nil || !o.call(batch, commits) {
 			return
@@ -69,8 +68,8 @@ func (o *outbox) send() {
 	}
 }
 
-// next returns the writes of the next call, all of one session, and the number of their commits.
-// If there are none, it ends the sender.
+// next returns the writes of the next call, all from one session, and the number of their commits.
+// If there are no writes, the sender ends.
 func (o *outbox) next() (batch []*delivery, commits int) {
 	limits := o.e.info.Limits
 	var sess driver.Session
@@ -95,9 +94,9 @@ func (o *outbox) next() (batch []*delivery, commits int) {
 	return batch, commits
 }
 
-// take removes and returns the first waiting turn of session s whose commits may be sent with
-// others more. If s is nil, the turn may be of any session. If no turn waits and s is nil, it ends
-// the sender.
+// take removes and returns the first waiting turn of session s that fits into a call with the given
+// number of other commits. If s is nil, the turn may belong to any session, and the sender ends if
+// no turn waits.
 func (o *outbox) take(s driver.Session, others int) turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,8 +116,8 @@ func (o *outbox) take(s driver.Session, others int) turn {
 	return turn{}
 }
 
-// call sends the writes, and reports whether the sender continues. If the call was overdue, the
-// sender does not continue, because another sender has replaced it.
+// call sends the writes, and reports whether the sender may continue. After an overdue call, the
+// sender must not continue, because another sender has replaced it.
 func (o *outbox) call(batch []*delivery, commits int) bool {
 	writes := make([]driver.Write, len(batch))
 	for i, d := range batch {
@@ -161,7 +160,7 @@ func (o *outbox) call(batch []*delivery, commits int) bool {
 	return goOn
 }
 
-// again queues a lease whose write is done, if it has more to send.
+// After a lease's write, again queues the lease if it has more commits to send.
 func (o *outbox) again(l *Lease) {
 	c := &l.commits
 	c.mu.Lock()
@@ -175,7 +174,7 @@ func (o *outbox) again(l *Lease) {
 }
 
 // commitCall makes one call to Session.Commit. If the error is nil, there is a result for each
-// write. from are the contexts of its callers, if hooks need them.
+// write. The slice from contains the callers' contexts, if hooks need them.
 func (e *Elector) commitCall(
 	limit time.Duration, s driver.Session, writes []driver.Write, from []context.Context,
 ) ([]driver.CommitResult, error) {
@@ -223,7 +222,6 @@ func (e *Elector) callers(batch ...*delivery) []context.Context {
 	return all
 }
 
-// learn records how long an answered call took.
 func (o *outbox) learn(took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,11 +229,11 @@ func (o *outbox) learn(took time.Duration) {
 	o.longest = max(took, o.longest-o.longest/16)
 }
 
-// patience returns how long a call may go unanswered before its writes are sent again. It is half a
-// second, or eight times the longest recent time, up to the larger of half the TTL and a second.
-// Because a repeated commit is harmless, the time can be short. A write lost with a server then
-// does not delay the shard. The time doubles every four attempts, for writes that take longer than
-// any earlier one.
+// patience returns how long a call may go unanswered before its writes are sent again. The result
+// is the larger of half a second and eight times the longest recent call. It is at most the larger
+// of half the TTL and a second. This time can be short because a repeated commit is harmless. A
+// write that was lost because a server failed therefore does not delay the shard for long. To allow
+// for writes that take longer than any earlier write, the time doubles every four attempts.
 func (o *outbox) patience(ttl time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

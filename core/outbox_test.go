@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// onLeases runs f with n leases of one member, whose store gains from calls concurrent commits.
+// onLeases runs f with n leases of one member. The store's limit CommitCalls is set to calls.
 func onLeases(t *testing.T, n, calls int, f func(w *world, m *member, ls []*Lease)) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -61,8 +61,8 @@ func each(w *world, ls []*Lease, n int) {
 	all.Wait()
 }
 
-// The writes of all leases are sent together, in as many concurrent calls as the store gains
-// from, and each shard's stay in order.
+// The writes of all leases are sent together, in as many concurrent calls as CommitCalls allows.
+// The writes of each shard stay in order.
 func TestWritesOfLeasesTravelTogether(t *testing.T) {
 	onLeases(t, 64, 2, func(w *world, m *member, ls []*Lease) {
 		calls := callsOf(m)
@@ -112,8 +112,8 @@ func TestCallsAreWithinTheLimits(t *testing.T) {
 	}
 }
 
-// together makes three leases append at once, in one call with the given answer, and returns the
-// errors.
+// together makes three leases append at the same time, in one call with the given answer, and
+// returns the errors.
 func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
 	gate := make(chan struct{})
 	m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
@@ -122,7 +122,7 @@ func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
 	})
 	var all sync.WaitGroup
 	all.Go(func() { _, err := ls[0].Append(w.Context(), nil); w.must(err) })
-	synctest.Wait() // that call uses the only place
+	synctest.Wait() // that call is the only one allowed
 	errs := make([]error, len(ls))
 	for i, l := range ls {
 		all.Go(func() { _, errs[i] = l.Append(w.Context(), []byte("x")) })
@@ -147,7 +147,7 @@ func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
 	return errs
 }
 
-// A4: one shard's refusal affects no other shard of its call.
+// A4: the refusal of one shard's write does not affect other shards in the same call.
 func TestRefusalTouchesNoNeighbour(t *testing.T) {
 	onLeases(t, 3, 1, func(w *world, m *member, ls []*Lease) {
 		other := w.member("b")
@@ -170,8 +170,8 @@ func TestRefusalTouchesNoNeighbour(t *testing.T) {
 	})
 }
 
-// E1: a call with an unknown outcome was applied or not. The outcome of each write is found, and
-// each is applied once.
+// E1: after a call with an unknown outcome, the outcome of each write is found. Each write is
+// applied once, whether or not the call was applied.
 func TestUnknownCallIsSettledPerWrite(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestUnknownCallIsSettledPerWrite(t *testing.T) {
 				for i, err := range errs {
 					want := 1
 					if i == 0 {
-						want = 2 // with the one before
+						want = 2 // with the preceding append
 					}
 					if n := len(m.entries(ls[i].Shard())); err != nil || n != want {
 						w.Errorf("shard %s: %v, and %d entries, want %d", ls[i].Shard(), err, n, want)
@@ -197,14 +197,15 @@ func TestUnknownCallIsSettledPerWrite(t *testing.T) {
 	}
 }
 
-// A write that the store leaves out of a call because its record is locked is sent alone. It
-// delays neither its neighbours nor their next writes.
+// If the store leaves a write out of a call because the shard's record is locked, the write is sent
+// alone. The locked write delays neither the other writes of the call nor the writes that follow
+// them.
 func TestLockedShardDelaysNoOther(t *testing.T) {
 	onLeases(t, 16, 1, func(w *world, m *member, ls []*Lease) {
 		const lock = 2 * time.Second
 		free := time.Now().Add(lock)
 		locked := ls[0].Fence().Shard
-		gate := make(chan struct{}) // so that the locked shard's write has company
+		gate := make(chan struct{}) // so that other writes join the locked shard's write
 		m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
 			<-gate
 			var rest []driver.Write
@@ -253,7 +254,7 @@ func TestLockedShardDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A slow call does not keep the next one waiting, whatever CommitCalls is.
+// A slow call does not delay the next call, regardless of CommitCalls.
 func TestSilentCallDelaysNoOther(t *testing.T) {
 	onLeases(t, 2, 1, func(w *world, m *member, ls []*Lease) {
 		gate := make(chan struct{})
@@ -276,14 +277,14 @@ func TestSilentCallDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A4: a call that the server refuses because of all its commits together is divided. The store
-// may refuse the call or each of its writes, and one commit may be the reason, or a limit that
-// the server has lowered.
+// A4: a call that the server refuses because of all its commits together is divided. The store may
+// refuse the call or each of its writes. The reason may be one commit, or a limit that the server
+// has lowered.
 func TestCallRefusedAsOneIsDivided(t *testing.T) {
 	const leases, of, takes, rounds = 16, 2, 3, 4
 	for _, c := range []struct {
 		name    string
-		culprit bool // one commit is too large by itself; otherwise the server accepts few
+		culprit bool // one commit alone is too large; otherwise, the server accepts few commits
 		perItem bool
 	}{{name: "few"}, {name: "few, each told", perItem: true}, {"culprit", true, false}, {"culprit, each told", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -359,8 +360,8 @@ func TestCallRefusedAsOneIsDivided(t *testing.T) {
 	}
 }
 
-// An overdue call permanently gives up its place. Beside overdue calls there are never more calls
-// at once than the store gains from.
+// An overdue call permanently gives up its slot. Apart from overdue calls, there are never more
+// concurrent calls than Limits.CommitCalls allows.
 func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 	onLeases(t, 8, 2, func(w *world, m *member, ls []*Lease) {
 		m.info.Limits.BatchItems = 1 // so that there is always a lease that waits for a call
@@ -412,8 +413,8 @@ func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 	})
 }
 
-// A4: claims and releases that the server refuses because of all of them together succeed as
-// well, each after its own back-off.
+// A4: if the server refuses claims or releases only because they are sent together, each of them
+// succeeds after a separate back-off.
 func TestClaimsRefusedAsOne(t *testing.T) {
 	const n, takes = 200, 4
 	for _, perItem := range []bool{false, true} {

@@ -17,7 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// S8: however late replies come, trust counts from the sending of the heartbeat.
+// S8: the lease is trusted from the time when the heartbeat was sent, even if the reply arrives
+// late.
 func TestTrustCountsFromSending(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		var mu sync.Mutex
@@ -45,8 +46,8 @@ func TestTrustCountsFromSending(t *testing.T) {
 	})
 }
 
-// C8: the computer slept while a heartbeat's reply was in flight. The code that the reply wakes
-// must first notice that trust has ended.
+// C8: the computer slept while a heartbeat's reply was in flight. Before it handles the reply, the
+// member must notice that trust has ended.
 func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
@@ -85,7 +86,7 @@ func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
 	})
 }
 
-// S4: a shard counts as given back once the store has confirmed it.
+// S4: a shard counts as released only once the store has confirmed the release.
 func TestReleaseIsConfirmed(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Set(kvfault.Write, kvfault.DropRequest)
@@ -127,7 +128,7 @@ func TestUnwantedGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// S13: a watch that misses a change costs time, at most a resync interval.
+// S13: if a watch misses a change, the change is found within a resync interval.
 func TestMissedChangeIsFound(t *testing.T) {
 	resync := func(o *Options) { o.Resync = 5 * ttl }
 	begin := func(w *world) (a, b *member) {
@@ -167,7 +168,7 @@ func TestMissedChangeIsFound(t *testing.T) {
 	})
 }
 
-// C5: an observer whose every third heartbeat fails still ends a silent member.
+// C5: an observer evicts a silent member even if every third heartbeat of the observer fails.
 func TestFlakyObserverTakesOver(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -196,8 +197,8 @@ func TestFlakyObserverTakesOver(t *testing.T) {
 	})
 }
 
-// V1: a view may show a member's own join before the join's reply. The heartbeats of the others
-// are still watched from then on, not only from the next resync.
+// V1: a view may show a member's join before the member gets the reply. The member still watches
+// the heartbeats of the others from then on, not only from the next resync.
 func TestJoinSeenBeforeItsReply(t *testing.T) {
 	bubble(t, func(w *world) {
 		var h leases
@@ -239,8 +240,8 @@ func TestReleaseKnownByTheView(t *testing.T) {
 	})
 }
 
-// A5: the view, or the answer to the next attempt, shows a hand-over whose reply was lost. If
-// others have had the shard since, the outcome stays unknown.
+// A5: if the reply to a hand-over is lost, the view or the answer to the next attempt shows the
+// hand-over. If others have had the shard since, the outcome stays unknown.
 func TestHandOverKnownByTheView(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -278,9 +279,9 @@ func TestHandOverKnownByTheView(t *testing.T) {
 	}
 }
 
-// A5: if a shard is contended for here again before its hand-over is sent, the hand-over did not
-// happen, although the store answers it. The shard stays, under a new token. The machine alone
-// interprets replies.
+// A5: if this member contends for the shard again before its hand-over is sent, the hand-over does
+// not happen, although the store answers a call. This member keeps the shard, with a new token.
+// Only the machine interprets replies.
 func TestHandOverOfShardContendedAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -310,8 +311,8 @@ func TestHandOverOfShardContendedAgain(t *testing.T) {
 	})
 }
 
-// A hand-over that the store keeps refusing ends with its error, although the machine tries
-// again.
+// A hand-over that the store keeps refusing fails with the store's error, although the machine
+// tries again.
 func TestHandOverRefused(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		b := w.member("b")
@@ -331,7 +332,6 @@ func TestHandOverRefused(t *testing.T) {
 	})
 }
 
-// A hand-over reports if Run ended first.
 func TestHandOverEndsWithRun(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		b := w.member("b")
@@ -351,7 +351,7 @@ func TestHandOverEndsWithRun(t *testing.T) {
 	})
 }
 
-// It does so even if the shard's last commit has no answer.
+// A hand-over ends with Run even if the shard's last commit is unanswered.
 func TestHandOverEndsWithACommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -379,8 +379,8 @@ func TestHandOverEndsWithACommit(t *testing.T) {
 	})
 }
 
-// S12: a handler that has returned is not stuck, even if the outcome of its last commit is
-// unknown. The shard is not given back before the outcome is known.
+// S12: a handler that has returned is not stuck, even if the outcome of its last commit is unknown.
+// The shard is not released before that outcome is known.
 func TestReturnedIsNotStuck(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		t.Run(fmt.Sprint("run ends ", ends), func(t *testing.T) {
@@ -442,7 +442,7 @@ func TestSlowReadsEndALapse(t *testing.T) {
 }
 
 // S13: a full read that takes longer than the time between two resyncs continues to its end, and
-// another follows. A call that waits for changes is ended.
+// another follows. A resync ends a call that only waits for changes.
 func TestResyncLeavesAFullRead(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.tap.onLook(func(q driver.ObserveQuery) error {
@@ -471,7 +471,7 @@ func TestResyncLeavesAFullRead(t *testing.T) {
 	})
 }
 
-// I1, S14: a changed store halts the member, whichever call finds it.
+// I1, S14: a changed store halts the member, regardless of which call finds the change.
 func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
 	for name, find := range map[string]func(w *world, m *member, l *Lease){
@@ -516,7 +516,7 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 			m.tap.onLook(func(driver.ObserveQuery) error { return changed })
 			other := w.member("b")
 			var h leases
-			w.must(other.Contend(h.hold, "other")) // ends the call under way
+			w.must(other.Contend(h.hold, "other")) // ends the call in progress
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -534,8 +534,8 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 	}
 }
 
-// I1, S14: a read of a shard's head finds it as well, before the handler starts and for a commit
-// in doubt.
+// I1, S14: reads of a shard's head also find a changed store, before the handler starts and for a
+// commit in doubt.
 func TestStoreChangedIsFoundByHead(t *testing.T) {
 	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
 	halts := func(w *world, m *member) {
@@ -576,9 +576,9 @@ func TestStoreChangedIsFoundByHead(t *testing.T) {
 	})
 }
 
-// V1: the first call of a kind on the way to ownership has no answer, because one server is
-// silent while another answers. The shard still gets an owner within two TTLs, from the start of
-// a process and from the death or the hand-over of the former owner.
+// V1: one server is silent while another answers, so the first call of one kind is not answered.
+// The shard still gets an owner within two TTLs after a process starts, or after the former owner
+// dies or hands over.
 func TestSilentCallDelaysNoTakeover(t *testing.T) {
 	t.Parallel()
 	for _, op := range []intercept.Op{intercept.Join, intercept.Observe, intercept.Acquire, intercept.Evict, intercept.ReadLog} {
@@ -627,9 +627,9 @@ func TestSilentCallDelaysNoTakeover(t *testing.T) {
 	}
 }
 
-// TestSlowConnectionDelaysNoOwnerForEver: a store is joined and claimed from even if a connection
-// to it takes longer than half a TTL. A backend that gives up while it connects reports that
-// nothing was applied, which is no answer of the store (C4).
+// TestSlowConnectionDelaysNoOwnerForEver: a member can join and claim even if connecting to the
+// store takes longer than half a TTL. A backend that gives up while it connects reports that
+// nothing was applied, which does not count as an answer of the store (C4).
 func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
 	t.Parallel()
 	for _, op := range []intercept.Op{intercept.Join, intercept.Acquire} {
@@ -662,8 +662,8 @@ func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
 	}
 }
 
-// TestSlowConnectionIsRegainedThrough: trust that lapsed in an outage is regained even if the
-// connections made after it take longer than half a TTL (C6, V1).
+// TestSlowConnectionIsRegainedThrough: trust that lapsed in an outage is regained even if
+// connecting takes longer than half a TTL after the outage (C6, V1).
 func TestSlowConnectionIsRegainedThrough(t *testing.T) {
 	bubble(t, func(w *world) {
 		const ttl = time.Second

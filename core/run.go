@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// run is one lease of this process and its handler, from the grant until the machine settles the
-// lease. Elector.mu guards it.
+// A run is one lease of this process and its handler, from the grant until the machine settles the
+// lease. Elector.mu guards a run.
 type run struct {
 	lease  *Lease
 	h      Handler // nil if the shard is not served
@@ -20,13 +20,13 @@ type run struct {
 	cancel context.CancelCauseFunc
 	since  time.Time
 	state  LeaseState
-	stuck  time.Time     // when its state became LeaseStuck
-	asked  fsm.Instant   // when its handler was asked to stop, or 0
-	end    *fsm.Effect   // how it was settled; nil until then
-	again  bool          // contend for the shard again once settled, because an operator's rule ended the lease
-	wait   time.Duration // wait before claiming it again, so that another member can claim it
+	stuck  time.Time     // when the run's state became LeaseStuck
+	asked  fsm.Instant   // when the handler was asked to stop, or 0
+	end    *fsm.Effect   // how the run was settled; nil until then
+	again  bool          // an operator's rule ended the lease: contend for the shard again after this run is settled
+	wait   time.Duration // the wait before the shard is claimed again, so that another member can claim it
 
-	settled bool   // its handler returned and its commits are settled
+	settled bool   // the handler has returned and its commits are settled
 	joined  signal // wakes when the lease's goroutine ends
 	over    signal // wakes when the lease is settled or the handler is stuck
 	told    <-chan struct{}
@@ -34,7 +34,7 @@ type run struct {
 	watchdog, overdue *time.Timer
 }
 
-// grant starts a lease. The machine has settled the previous lease (S11).
+// grant starts a lease. The machine has already settled the shard's previous lease (S11).
 func (e *Elector) grant(eff *fsm.Effect) {
 	f := eff.Fence
 	r := &run{
@@ -46,7 +46,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.runs[f.Shard] = r
 	former := e.former[f.Shard]
-	e.snap.move(f, MoveGranted, takenOver(former), former == "")
+	e.snap.move(f, LeaseGranted, takenOver(former), former == "")
 	e.note.grant(f, former)
 	if r.h == nil || r.lease.sess == nil {
 		r.state = LeaseReturned
@@ -58,12 +58,11 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	go e.serve(r, eff.HeadKnown)
 }
 
-// slowHooks is the longest time that a handler waits for hooks and the log to receive its lease's
-// grant.
+// slowHooks is the longest time that a handler waits for hooks and the log to receive the grant of
+// its lease.
 const slowHooks = 10 * time.Millisecond
 
-// takenOver returns an error that names the session from which a shard was taken over, or nil if it
-// was not taken over.
+// takenOver returns an error with the session from which a shard was taken over, if any.
 func takenOver(from SessionID) error {
 	if from == "" {
 		return nil
@@ -71,14 +70,14 @@ func takenOver(from SessionID) error {
 	return fmt.Errorf("taken over from session %s, which ended", from)
 }
 
-// serve runs in a lease's goroutine. If the handler ends the goroutine (runtime.Goexit), this
-// counts as an error.
+// serve runs in a lease's goroutine. A handler that ends the goroutine (runtime.Goexit) counts as
+// failed.
 func (e *Elector) serve(r *run, headKnown bool) {
 	var began time.Time
 	var err error
 	defer func() {
 		if p := recover(); p != nil {
-			panic(p) // give nothing back; the stack trace still has the handler's frames
+			panic(p) // the lease is not given up; the stack trace still contains the handler's frames
 		}
 		if !began.IsZero() {
 			e.mu.Lock()
@@ -102,9 +101,9 @@ func (e *Elector) serve(r *run, headKnown bool) {
 	}
 }
 
-// readHead reads the shard's head, which an earlier lease can no longer move. A silent server costs
-// half a TTL, as in a claim (C4). readHead stops with the run. If the head is damaged, nothing can
-// be committed. readHead then returns an error, and the lease is given back (D1).
+// readHead reads the shard's head, which no earlier lease can change. If a server is silent, the
+// first attempt times out after half a TTL, like a claim (C4). Reading stops when the run ends. If
+// the head is damaged, readHead returns an error, and the Elector gives up the lease (D1).
 func (e *Elector) readHead(r *run) error {
 	limit := min(e.o.TTL/2, e.o.CallTimeout)
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
@@ -144,7 +143,7 @@ func (e *Elector) begin(r *run) bool {
 	}
 	r.state = LeaseHeld
 	r.lease.Progress()
-	if e.o.Watchdog > 0 && !driver.IsLock(r.lease.fence.Shard) { // a lock's handler only waits for Unlock
+	if e.o.Watchdog > 0 && !driver.IsLock(r.lease.fence.Shard) { // the handler of a lock only waits for Unlock to be called
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
 	}
 	r.lease.traceBegun()
@@ -153,7 +152,7 @@ func (e *Elector) begin(r *run) bool {
 	return true
 }
 
-// watch ends the lease of a handler without progress.
+// watch ends the lease of a handler that makes no progress.
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -181,19 +180,18 @@ func (e *Elector) askToStop(r *run, cause error) {
 	}
 	r.asked = e.clk.now()
 	r.cancel(cause)
-	e.snap.move(r.lease.fence, MoveStopped, cause, true)
-	e.note.stop(r.lease.fence, cause)
+	e.snap.move(r.lease.fence, HandlerStopping, cause, true)
+	e.note.event(Event{Kind: HandlerStopping, Fence: r.lease.fence, Err: cause})
 }
 
-// revoke ends the lease of fence f.
 func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	r := e.runs[f.Shard]
 	err := r.lease.end(cause)
 	r.cancel(err)
 	switch cause {
-	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // shown by MoveBack
+	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // shown by HandlerReturned
 	default:
-		e.snap.move(f, MoveRevoked, err, false)
+		e.snap.move(f, LeaseEnded, err, false)
 	}
 	e.note.revoke(f, cause, e.m.Owner(f.Shard))
 	switch {
@@ -224,7 +222,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 	r.state, r.stuck = LeaseStuck, time.Now()
 	poke(e.trouble.wake)
 	r.over.wake()
-	e.snap.move(r.lease.fence, MoveStuck, nil, false)
+	e.snap.move(r.lease.fence, HandlerStuck, nil, false)
 	e.note.stuck(r.lease.fence, cause)
 	e.changed.wake()
 	e.snap.bump()
@@ -244,7 +242,7 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	if !began.IsZero() {
 		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}
-	e.snap.move(r.lease.fence, MoveBack, err, err == nil || asked)
+	e.snap.move(r.lease.fence, HandlerReturned, err, err == nil || asked)
 	if e.phase == stopped {
 		return
 	}
@@ -271,7 +269,7 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	e.acked.keep(r)
 	end := *eff
 	r.end = &end
-	e.note.settled(settledAs(r, eff, e.clk.now()))
+	e.note.event(settledAs(r, eff, e.clk.now()))
 	r.over.wake()
 	if _, wanted := e.contended[eff.Fence.Shard]; r.again && wanted {
 		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: eff.Fence.Shard, Wait: r.wait})
@@ -280,8 +278,8 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	e.snap.bump()
 }
 
-// awaitOver waits until a run is settled, its handler is stuck, Run has ended, or ctx has ended.
-// It reports whether the handler is stuck, and returns ctx's cause if ctx ended.
+// awaitOver waits until a run is settled, its handler is stuck, Run has ended, or ctx has ended. It
+// reports whether the handler is stuck and, if ctx ended, returns its cause.
 func (e *Elector) awaitOver(ctx context.Context, r *run) (stuck bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -311,8 +309,8 @@ func (e *Elector) awaitJoin(r *run) {
 	<-joined
 }
 
-// handedOver returns nil if the run's lease went to session to, and otherwise the reason why not.
-// It is called after awaitOver.
+// handedOver returns nil if the run's lease was passed to the given session, and otherwise an error
+// with the reason. Call handedOver after awaitOver.
 func (r *run) handedOver(to SessionID) error {
 	if r.end == nil { // Run has ended
 		return r.lease.Err()

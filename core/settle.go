@@ -11,20 +11,19 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// outcome is the outcome of one write.
 type outcome struct {
 	head     driver.Head
 	versions []driver.Version
 	err      error
-	last     bool           // nothing can be sent after it, because it was fenced or the next number is unknown
-	number   driver.WriteNo // number of the last attempt; 0 if still that of the first
+	last     bool           // nothing can be sent after this write, because it was fenced or the next number is unknown
+	number   driver.WriteNo // number of the last attempt; 0 if the number has not changed
 }
 
-// settle repeats one write, whose first attempt was answered with res and err, until its outcome is
-// known. From the first attempt with an unknown outcome on, the number and the nonce stay the same.
-// The write is thus applied at most once (F1), and can be found again (S15). The attempts end at
-// most two call time-outs after the lease. One is for the attempt in progress, the other for
-// finding the outcome.
+// settle repeats one write until its outcome is known. The first attempt returned res and err.
+// After an attempt with an unknown outcome, settle no longer changes the number and the nonce. The
+// write is therefore applied at most once (F1), and can be found again (S15). The attempts end at
+// most two call time-outs after the lease ends: one for the attempt in progress, and one to find
+// the outcome.
 func (l *Lease) settle(
 	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
 ) (out outcome) {
@@ -56,7 +55,7 @@ func (l *Lease) settle(
 			case unknown:
 				return outcome{err: l.unknown(err), last: true}
 			}
-			base = h // certainly not applied; another writer used this fence
+			base = h // not applied, because another writer used this fence
 			w.Number, w.Nonce = h.Number+1, newNonce()
 		case errors.Is(err, driver.ErrDamaged) && unknown: // unknown until it is repaired
 			return outcome{err: l.unknown(err), last: true}
@@ -88,8 +87,8 @@ func (l *Lease) fencedOut(err error) outcome {
 	return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: true}
 }
 
-// afterFenced returns the outcome if the fence is dead but an earlier attempt may have been
-// applied.
+// afterFenced returns the outcome if the fence is no longer current but an earlier attempt may have
+// been applied.
 func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced error) outcome {
 	refused := l.fencedOut(fenced)
 	page, err := r.readLog(0, 0)
@@ -104,8 +103,9 @@ func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced
 	return out
 }
 
-// lookUp uses the log and head, which is at or past the write, to decide whether the write was
-// applied. If a write has no entry and others followed it, lookUp cannot find it.
+// lookUp uses the log and the head to decide whether the write was applied. The head's number must
+// not be below the write's. If the write has no entry and other writes followed it, lookUp cannot
+// decide.
 func (l *Lease) lookUp(r *retrier, w driver.Write, base, head driver.Head, refusal error) outcome {
 	if isMine(head, w) {
 		return outcome{head: head}
@@ -150,15 +150,14 @@ func newNonce() driver.Nonce {
 	}
 }
 
-// retrier makes the attempts of one write.
+// A retrier repeats the attempts to apply one write.
 type retrier struct {
 	l     *Lease
 	from  []context.Context // contexts of the commits in the write, for hooks
 	n     int
-	endBy fsm.Instant // a call time-out after the lease was first seen to have ended, or 0
+	endBy fsm.Instant // one call time-out after the end of the lease was first noticed, or 0
 }
 
-// commit makes one attempt, in a separate call.
 func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	e := r.l.e
 	results, err := e.commitCall(r.limit(), r.l.sess, []driver.Write{w}, r.from)
@@ -168,8 +167,8 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	return results[0], results[0].Err
 }
 
-// limit returns the time-out of the next call: its patience, but at most a call time-out, and not
-// past endBy.
+// limit returns the next call's time-out: its patience, but at most one call time-out, and not
+// beyond endBy.
 func (r *retrier) limit() time.Duration {
 	e := r.l.e
 	d := min(e.o.CallTimeout, e.commits.patience(e.o.TTL)<<min(r.n/4, 10))
@@ -194,9 +193,9 @@ func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 	}
 }
 
-// wait backs off before the next attempt, and reports whether there may be one. While the lease is
-// valid, there always may be one. After that, attempts continue only to find the outcome of a write
-// that was sent, for one more call time-out.
+// wait backs off before the next attempt, and reports whether that attempt is allowed. While the
+// lease is valid, further attempts are always allowed. After the lease has ended, attempts continue
+// only to find the outcome of a write that was sent, for one more call time-out.
 func (r *retrier) wait(sent bool) bool {
 	e := r.l.e
 	d := min(5*time.Millisecond<<min(r.n, 16), max(e.o.TTL/12, 5*time.Millisecond))

@@ -1,6 +1,6 @@
 package core
 
-// poke makes the next receive from a channel with capacity one succeed.
+// poke makes the next receive from c succeed. The channel must have a capacity of one.
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -8,11 +8,11 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// signal wakes goroutines that wait for a change. It belongs to a mutex, which callers of both
-// methods must hold, and costs nothing without waiters.
+// A signal wakes goroutines that wait for a change. Each signal belongs to a mutex, which callers
+// of both methods must hold. A signal without waiters costs nothing.
 type signal struct{ ch chan struct{} }
 
-// wait returns a channel that the next call of wake closes.
+// wait returns a channel that the next call to wake closes.
 func (s *signal) wait() <-chan struct{} {
 	if s.ch == nil {
 		s.ch = make(chan struct{})

@@ -11,17 +11,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxMoves is the number of requested moves that a View shows, and the number of other moves.
-// Counting them separately keeps a rebalance from hiding a crash.
+// A View shows up to maxMoves requested moves and up to maxMoves other moves. The limits are
+// separate, so that a rebalance does not hide the moves after a crash.
 const maxMoves = 64
 
-// snapshots makes Views on demand, so that changes cost nothing if no caller needs a View.
-// Elector.mu guards all fields but last.
+// A snapshots value makes Views on demand, so changes cost nothing while no caller needs a View.
+// Elector.mu guards all fields except last.
 type snapshots struct {
 	gen     uint64 // generation of the state
 	changed signal
 	moved   uint64
-	moves   map[bool]*ring // by whether they were requested
+	moves   map[bool]*ring // the key is true for requested moves
 
 	lastMu sync.Mutex // locked before Elector.mu
 	last   *View
@@ -39,14 +39,14 @@ type ring struct {
 }
 
 type numberedMove struct {
-	Move
-	n uint64 // number of the move among all
+	Event
+	n uint64 // the move's number, counted from the first move
 }
 
-func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
+func (s *snapshots) move(f Fence, k EventKind, err error, asked bool) {
 	r := s.moves[asked]
 	s.moved++
-	m := numberedMove{Move{At: time.Now(), Fence: f, Kind: k, Err: err}, s.moved}
+	m := numberedMove{Event{At: time.Now(), Fence: f, Kind: k, Err: err}, s.moved}
 	if len(r.moves) < maxMoves {
 		r.moves = append(r.moves, m)
 	} else {
@@ -56,18 +56,17 @@ func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
 	s.bump()
 }
 
-// list returns all moves, oldest first.
-func (s *snapshots) list() []Move {
+func (s *snapshots) list() []Event {
 	all := slices.Concat(s.moves[true].moves, s.moves[false].moves)
 	slices.SortFunc(all, func(a, b numberedMove) int { return cmp.Compare(a.n, b.n) })
-	list := make([]Move, len(all))
+	list := make([]Event, len(all))
 	for i := range all {
-		list[i] = all[i].Move
+		list[i] = all[i].Event
 	}
 	return list
 }
 
-// View returns the newest snapshot. It does no I/O.
+// View returns the newest snapshot. View does no I/O.
 func (e *Elector) View() *View {
 	e.snap.lastMu.Lock()
 	defer e.snap.lastMu.Unlock()
@@ -121,9 +120,10 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	return v, e.m.AppendShards(nil)
 }
 
-// WaitView waits for a snapshot that is newer than after, and returns it. If after is nil, any
-// snapshot will do. Changes in between are merged. If Run has ended and there will be no newer
-// snapshot, the error matches ErrStopped. Otherwise, it is ctx's error.
+// WaitView waits for a snapshot that is newer than the given View, and returns it. If the given
+// View is nil, WaitView returns any snapshot. WaitView may skip snapshots in between. If Run has
+// ended and there will be no newer snapshot, the error matches ErrStopped. Any other error comes
+// from ctx.
 func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	for {
 		e.mu.Lock()

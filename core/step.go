@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// feed passes one input to the machine and carries out the effects. It never waits.
+// feed passes one input to the machine and carries out the effects, without waiting.
 func (e *Elector) feed(in fsm.Input) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -18,7 +18,7 @@ func (e *Elector) feed(in fsm.Input) {
 	e.drainQueue()
 }
 
-// drainQueue steps the machine through the queue. The caller holds e.mu.
+// drainQueue passes the queued inputs to the machine. The caller must hold e.mu.
 func (e *Elector) drainQueue() {
 	e.clk.sample()
 	e.note.step(true)
@@ -35,9 +35,9 @@ func (e *Elector) drainQueue() {
 			e.do(&effects[i])
 		}
 		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil && !e.reading {
-			// The pending Observe was sent before this member joined. It requests no heartbeats and
-			// may already have reported this member. Unless it reads in full, nothing else would
-			// end it.
+			// The pending Observe was sent before this member joined. That call requests no
+			// heartbeats, and may already have reported this member. Unless that call is a full
+			// read, nothing else would end it.
 			e.observing()
 		}
 		if in.Kind == fsm.InObserved && in.View != nil {
@@ -61,7 +61,7 @@ func (e *Elector) drainQueue() {
 	}
 }
 
-// keepTime steps the machine at WakeAt, and samples the suspended time often enough.
+// keepTime steps the machine at WakeAt, and samples the suspended time as often as necessary.
 func (e *Elector) keepTime(ctx context.Context) {
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
@@ -156,7 +156,7 @@ func (e *Elector) do(eff *fsm.Effect) {
 	}
 }
 
-// extend moves the end of trust forward. It never moves a session's trust back.
+// extend postpones the end of a session's trust, and never moves it to an earlier time.
 func (e *Elector) extend(s SessionID, until fsm.Instant) {
 	if e.trust.session != s {
 		e.trust = &trust{session: s}
@@ -181,14 +181,15 @@ func (e *Elector) event(eff *fsm.Effect) {
 		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
 	default: // the other effects are only passed on
 	}
-	if kind, ok := sessionEvent(eff.Event); ok {
+	switch kind := eventKinds[eff.Event]; {
+	case kind == "": // Run returns its error
+	case eff.Peer.Session != "":
+		e.note.peer(Event{Kind: kind, Peer: eff.Peer})
+	default:
 		err := eff.Err
 		if kind == SessionLapsed && err == nil {
 			err = errors.New("heartbeats have no answer: the store, or the way to it, is silent")
 		}
-		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: err}, lost)
-	}
-	if kind, ok := peerEvent(eff.Event); ok {
-		e.note.peer(PeerEvent{Kind: kind, Peer: eff.Peer})
+		e.note.session(Event{Kind: kind, Session: eff.Session, Err: err}, lost)
 	}
 }

@@ -14,7 +14,7 @@ const (
 	minTraceBytes     = 1 << 20
 )
 
-// resolveTrace fills in the default of TraceBytes, or returns an error that says what to change.
+// resolveTrace fills in TraceBytes's default, or returns an error that explains what to change.
 func (o *Options) resolveTrace() error {
 	switch {
 	case o.TraceDir == "" && o.TraceBytes != 0:
@@ -27,8 +27,7 @@ func (o *Options) resolveTrace() error {
 	return nil
 }
 
-// newTrace creates the trace of a machine with this configuration if tracing is on. The trace
-// includes the steps before Run.
+// If tracing is on, newTrace creates the machine's trace, which includes the steps before Run.
 func (e *Elector) newTrace(cfg *fsm.Config) {
 	if e.o.TraceDir == "" {
 		return
@@ -51,7 +50,7 @@ func (e *Elector) startTrace() error {
 	return e.traced.Start(e.m.Config().HostLock)
 }
 
-// endTrace writes the remaining records. If the disk hangs, it gives up after the drain budget.
+// endTrace writes the remaining records. If the disk hangs, endTrace stops after the drain budget.
 func (e *Elector) endTrace() {
 	if e.traced != nil {
 		e.traced.Close(e.o.DrainBudget)
@@ -64,8 +63,8 @@ type toTrace struct {
 	leases []*Lease
 }
 
-// traceOutcome records a commit that was acknowledged or is in doubt. One trace record covers many
-// commits: it is written once a second, or at the end of the lease. The caller holds committer.mu.
+// traceOutcome records a commit that was acknowledged or is in doubt. One trace record, written
+// once a second or at the end of the lease, covers many commits. The caller holds committer.mu.
 func (d *delivery) traceOutcome(out *outcome) {
 	l := d.l
 	c := &l.commits
@@ -108,7 +107,7 @@ func (l *Lease) traceAcks() {
 	l.commits.traceAcks(l)
 }
 
-// traceAcks does the work of Lease.traceAcks. The caller holds c.mu.
+// The caller of traceAcks must hold c.mu.
 func (c *committer) traceAcks(l *Lease) {
 	if c.untraced.From != 0 {
 		l.e.traced.Acked(c.untraced)
@@ -124,8 +123,8 @@ func (l *Lease) traceBegun() {
 	}
 }
 
-// traceEnded records that the lease was revoked, and whether the application still finds it valid.
-// The caller holds e.mu.
+// traceEnded records that the lease was revoked, and whether the application still considers it
+// valid. The caller holds e.mu.
 func (l *Lease) traceEnded() {
 	if l.e.traced != nil {
 		l.e.traced.Told(&trace.Lease{Fence: l.fence, Is: trace.LeaseEnded, Until: fsm.Instant(l.trust.until.Load()),
@@ -142,7 +141,6 @@ func (l *Lease) traceJoined() {
 	}
 }
 
-// traceAcks traces the commits acknowledged under all leases.
 func (e *Elector) traceAcks() {
 	e.toTrace.mu.Lock()
 	leases := e.toTrace.leases

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// probeLock is the lock under which a member whose commits are denied tries a commit.
+	// A member whose commits are denied tries a commit under the lock probeLock.
 	probeLock  ShardID = driver.LockPrefix + "_probe"
 	deniedWhy          = "the store denies its commits"
-	maxTrouble         = 2 * maxReason // bytes that are published
+	maxTrouble         = 2 * maxReason // maximum size of the published text, in bytes
 )
 
 // trouble contains this member's problems that an operator must fix: calls that the store refuses
@@ -38,13 +38,12 @@ type trouble struct {
 	lines    rhythm.Rhythm
 	probed   time.Time // when the last probe began
 
-	// Elector.mu guards these.
-	text, public string // for this process, and for all members
+	// Elector.mu guards these fields.
+	text, public string // the text for this process, and the text for all members
 	unfit        string // Options.Eligible's reason
 }
 
-// refusal describes a kind of call that the store has refused, without a success, since the time
-// since.
+// A refusal describes a kind of call that the store refuses.
 type refusal struct {
 	since, last time.Time
 	denied      bool
@@ -52,8 +51,8 @@ type refusal struct {
 	text        string // set once the refusal has lasted long enough
 }
 
-// heed records the result of a call, or of its items if all failed. It ignores an error that does
-// not show whether the store serves such calls.
+// heed records the result of a call, or of its items if all of them failed. Errors that do not show
+// whether the store serves such calls are ignored.
 func (e *Elector) heed(kind string, err error) {
 	denied := errors.Is(err, ErrDenied)
 	if err != nil && !denied && (!errors.Is(err, ErrRetry) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
@@ -79,14 +78,14 @@ func (e *Elector) heed(kind string, err error) {
 	poke(t.wake)
 }
 
-// outdated reports whether a refusal is too old to count: no such call has ended for two back-offs
-// and a TTL.
+// outdated reports whether a refusal is too old to count, because no such call has ended for two
+// back-offs and a TTL.
 func (e *Elector) outdated(r *refusal, now time.Time) bool {
 	return now.Sub(r.last) >= 2*e.o.BackoffMax+e.o.TTL
 }
 
-// watchTrouble weighs the troubles while there are any. It does so often enough that each is logged
-// within a TTL.
+// While the member has troubles, watchTrouble calls weigh often enough to log each trouble within a
+// TTL.
 func (e *Elector) watchTrouble(ctx context.Context) {
 	look := time.NewTicker(e.o.TTL / 6)
 	defer look.Stop()
@@ -103,8 +102,8 @@ func (e *Elector) watchTrouble(ctx context.Context) {
 	}
 }
 
-// weigh logs and publishes the troubles, decides whether this member is eligible, and probes. It
-// reports whether to look again.
+// weigh logs and publishes the troubles, decides whether this member is eligible, and starts
+// probes. The result reports whether weigh must be called again.
 func (e *Elector) weigh(now time.Time) bool {
 	t := &e.trouble
 	t.mu.Lock()
@@ -175,7 +174,7 @@ func (e *Elector) weigh(now time.Time) bool {
 	return len(t.refusals) > 0
 }
 
-// probe is a handler that tries each kind of operation once. heed receives the results.
+// probe is a handler that tries each kind of operation once, so that heed gets the results.
 func (e *Elector) probe(ctx context.Context, l *Lease) error {
 	if c, err := l.Commit(ctx, Put("probe", nil), Op{Kind: driver.OpAppend}); err == nil {
 		_, _ = l.Commit(ctx, Delete("probe"), Trim(c.Last))
@@ -186,7 +185,7 @@ func (e *Elector) probe(ctx context.Context, l *Lease) error {
 	return nil
 }
 
-// troubled returns metadata with the published text, or without it if there is no room.
+// troubled returns the metadata with the published text if it fits, and otherwise without it.
 func troubled(meta map[string]string, text string) map[string]string {
 	without := maps.Clone(meta)
 	delete(without, mark.TroubleKey)
@@ -198,7 +197,7 @@ func troubled(meta map[string]string, text string) map[string]string {
 	return with
 }
 
-// itemsError returns the error of one of n items if all failed, and otherwise nil.
+// itemsError returns the error of one of n items if all of them failed, and nil otherwise.
 func itemsError(n int, of func(int) error) (err error) {
 	for i := range n {
 		if err = of(i); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// told returns a member's view of the member of a node.
+// told returns the state of a node's member, as this member sees it.
 func (m *member) told(node string) (st MemberState) {
 	for _, x := range m.View().Members {
 		if x.Node == node {
@@ -73,8 +73,8 @@ func TestUpdateIsSeen(t *testing.T) {
 // writes returns the number of a member's updates in the store's order.
 func (w *world) writes(m *member) driver.UpdateNo { return m.told("a").Update }
 
-// TestUpdateOutlivesTheSession: the last state goes with the next join, even if no session was
-// joined yet.
+// TestUpdateOutlivesTheSession: the next join publishes the last state, even if there was no
+// session yet.
 func TestUpdateOutlivesTheSession(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.newMember("a"), w.member("b")
@@ -99,8 +99,8 @@ func TestUpdateOutlivesTheSession(t *testing.T) {
 	})
 }
 
-// TestUpdateIsRepeated: an update that failed, or whose reply was lost, is repeated until the
-// store has it. The caller may stop waiting before that.
+// TestUpdateIsRepeated: a failed or unanswered update is repeated until the store has it, even if
+// the caller stops waiting.
 func TestUpdateIsRepeated(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -160,7 +160,6 @@ func TestUpdatedPriorityDecides(t *testing.T) {
 	})
 }
 
-// The caller's function may take long: no heartbeat waits for it.
 func TestUpdateDelaysNoHeartbeat(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")

@@ -8,20 +8,18 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// wire is the backend of an Elector that writes a trace. It records each call as it reaches the
-// backend, and the backend's answer. The trace therefore shows if a runner makes a different call
-// from the one that its machine requested, or gives the machine a different answer.
+// wire is the backend of an Elector that writes a trace. A wire records each call that reaches the
+// backend, and the backend's answer. The trace therefore shows whether a runner makes exactly the
+// calls that its machine requests, and passes the answers on unchanged.
 type wire struct {
 	driver.Backend
 	clk *clock
 	log *trace.Log
 }
 
-// callKey is the key of the machine's call in a context.
 type callKey struct{}
 
-// forCall returns the context of a call that the machine requested. From this context, wire learns
-// which call it is.
+// forCall returns a context by which wire recognizes a call that the machine requested.
 func (e *Elector) forCall(ctx context.Context, id fsm.CallID) context.Context {
 	if e.traced == nil {
 		return ctx
@@ -70,7 +68,6 @@ func (w *wire) Get(ctx context.Context, shard driver.ShardID, key string) (*driv
 	return item, err
 }
 
-// wireSession is a session of a wire.
 type wireSession struct {
 	driver.Session
 	w *wire

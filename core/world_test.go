@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,8 +19,8 @@ import (
 
 const ttl = time.Second
 
-// world is a store with members on it, in a bubble of fake time. A goroutine that is left at the
-// end fails the test.
+// world is a store with members, in a bubble of fake time. If goroutines are left at the end, the
+// test fails.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -30,7 +31,6 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(&world{T: t, store: memory.New()}) })
 }
 
-// member is one process.
 type member struct {
 	*Elector
 	w    *world
@@ -50,14 +50,14 @@ type tap struct {
 	driver.Backend
 	mu     sync.Mutex
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
-	around func(kind string, do func())                   // of joins, heartbeats, claims and evictions; may withhold the reply
-	beat   func() error                                   // of each heartbeat before it is sent
+	around func(kind string, do func())                   // wraps joins, heartbeats, claims and evictions; may withhold the reply
+	beat   func() error                                   // called before each heartbeat is sent
 	update func(send func() error) error                  // answers updates
 	closes []func(ctx context.Context) error              // answer the next closes of a session instead of the store
-	look   func(q driver.ObserveQuery) error              // of each Observe before it is sent
-	bare   bool                                           // views have no heads, as those of some stores
+	look   func(q driver.ObserveQuery) error              // called before each Observe is sent
+	bare   bool                                           // views have no heads, like the views of some stores
 	misses bool                                           // changes of members and shards do not reach the watch
-	read   func() error                                   // of each ReadLog before it is sent
+	read   func() error                                   // called before each ReadLog is sent
 	moved  func([]driver.Transfer) []driver.AcquireResult // answers transfers instead of the store
 	sizes  []int                                          // operations of each commit
 	log    []string
@@ -101,7 +101,6 @@ func (t *tap) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View,
 	return &driver.View{Cursor: v.Cursor, Beats: v.Beats}, nil
 }
 
-// withoutHeads removes the heads from the views from now on.
 func (t *tap) withoutHeads() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +203,7 @@ func (s *tapSession) Update(ctx context.Context, st MemberState) (err error) {
 	return send()
 }
 
-// onUpdate makes f answer every update; with nil the store does.
+// onUpdate makes f answer every update. If f is nil, the store answers.
 func (t *tap) onUpdate(f func(send func() error) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,7 +223,7 @@ func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.Com
 	return s.Session.Commit(ctx, w)
 }
 
-// onTransfer makes f answer every transfer; with nil the store does.
+// onTransfer makes f answer every transfer. If f is nil, the store answers.
 func (t *tap) onTransfer(f func([]driver.Transfer) []driver.AcquireResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -303,15 +302,26 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 		defer m.mu.Unlock()
 		m.events = append(m.events, fmt.Sprintf(format, args...))
 	}
-	o.Hooks = Hooks{
-		OnGrant:         func(e LeaseEvent) { say("grant %s", e.Fence.Shard) },
-		OnRevoke:        func(e *RevokedError) { say("revoke %s: %v", e.Fence.Shard, e.Cause) },
-		OnHandlerStart:  func(e LeaseEvent) { say("start %s", e.Fence.Shard) },
-		OnHandlerReturn: func(e LeaseEvent) { say("return %s: %v", e.Fence.Shard, e.Err) },
-		OnStuck:         func(e *RevokedError) { say("stuck %s: %v", e.Fence.Shard, e.Cause) },
-		OnRefused:       func(e *FencedError) { say("refused %s", e.Fence.Shard) },
-		OnSession:       func(ev SessionEvent) { say("session %s", ev.Kind) },
-		OnPeer:          func(ev PeerEvent) { say("peer %s %s", ev.Peer.Node, ev.Kind) },
+	o.Hooks.OnEvent = func(e Event) {
+		switch ended, _ := errors.AsType[*RevokedError](e.Err); e.Kind {
+		case LeaseGranted:
+			say("grant %s", e.Fence.Shard)
+		case LeaseEnded:
+			say("revoke %s: %v", e.Fence.Shard, ended.Cause)
+		case HandlerStarted:
+			say("start %s", e.Fence.Shard)
+		case HandlerReturned:
+			say("return %s: %v", e.Fence.Shard, e.Err)
+		case HandlerStuck:
+			say("stuck %s: %v", e.Fence.Shard, ended.Cause)
+		case WriteRefused:
+			say("refused %s", e.Fence.Shard)
+		case PeerJoined, PeerUpdated, PeerGone, PeerSilent, PeerDead, PeerEvicted:
+			say("peer %s %s", e.Peer.Node, strings.TrimPrefix(string(e.Kind), "peer "))
+		case HandlerStopping, LeaseReleased, LeaseTransferred, LeaseLost, LeaseRefused, LeaseUnknown, RecordDamaged, EventsDropped:
+		default:
+			say("session %s", e.Kind)
+		}
 	}
 	for _, f := range change {
 		f(o)
@@ -322,8 +332,16 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 	return m
 }
 
-// run starts the member; it is stopped, and must hand everything back, when the
-// test ends.
+// onEvent adds a hook for events of the kinds.
+func onEvent(o *Options, f func(Event), kinds ...EventKind) {
+	o.Hooks = JoinHooks(o.Hooks, Hooks{OnEvent: func(e Event) {
+		if slices.Contains(kinds, e.Kind) {
+			f(e)
+		}
+	}})
+}
+
+// run starts the member. When the test ends, the member is stopped and must give everything back.
 func (m *member) run() *member {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel
@@ -332,7 +350,6 @@ func (m *member) run() *member {
 	return m
 }
 
-// end stops the member and returns Run's result.
 func (m *member) end() error {
 	m.stop()
 	err := <-m.done
@@ -359,7 +376,7 @@ func (m *member) said(prefix string) (got []string) {
 	return got
 }
 
-// eventually waits for a condition, at most a minute of the bubble's time.
+// eventually waits for a condition, for at most a minute of the bubble's time.
 func (w *world) eventually(what string, cond func() bool) {
 	w.Helper()
 	for range 60_000 {
@@ -379,7 +396,6 @@ func (w *world) must(err error) {
 	}
 }
 
-// leases collects the leases passed to handlers.
 type leases struct {
 	mu  sync.Mutex
 	all []*Lease
@@ -406,7 +422,6 @@ func (h *leases) count() int {
 	return len(h.all)
 }
 
-// await waits for the n-th lease.
 func (h *leases) await(w *world, n int) *Lease {
 	w.Helper()
 	w.eventually(fmt.Sprintf("lease %d", n), func() bool { return h.count() >= n })

@@ -1,18 +1,17 @@
-// Package control defines operators' rules, which are small records. A rule may, for example, drain
-// a node, place or move a shard, or freeze all shards. It may also allow a node to be stopped, or
-// decide an effect in doubt. The command tenure writes the rules. Package sharding obeys them in
-// its plans. A core.Elector obeys drains, moves and resignations for the shards that no plan
-// assigns. Neither obeys a Stop, which only callers that request another Stop read. Neither obeys a
-// Resolve, which package effect carries out.
+// Package control defines operators' rules, which are small records. For example, a rule may drain
+// a node, place or move a shard, or freeze all shards. A rule may also permit a node to stop, or
+// decide the outcome of an effect in doubt. The tenure command writes the rules. Package sharding
+// obeys the rules in its plans. A core.Elector obeys drains, moves and resignations for the shards
+// that no plan assigns. Package sharding and Electors ignore a rule of kind Stop. A Stop affects
+// only later requests for another Stop. Package effect carries out rules of kind Resolve.
 //
-// A rule is an item of the reserved shard Shard. Like any other commit, it is written under a lease
-// of that shard. It is therefore written completely or not at all, and it survives restarts. The
-// members see in their views that the shard's record has changed. The command takes a lease for
-// each change.
+// A rule is an item of the reserved shard "_control". Like any other item, a rule is written under
+// a lease of that shard. The write is atomic and survives restarts. The tenure command acquires a
+// lease for each change, so members see in their views that the shard's record has changed.
 //
-// Rules are advice to planners. They never grant or fence anything. A rule with an end expires
-// according to the wall clock of the member that obeys it. A move or resignation names the token of
-// one lease. Once the shard has another token, the rule is permanently spent.
+// Rules only advise planners, and never grant or fence anything. A rule's expiry time refers to the
+// wall clock of the member that obeys the rule. A move or resignation identifies one lease by its
+// token. Once the shard has a different token, the rule is permanently spent.
 package control
 
 import (
@@ -32,94 +31,93 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// Shard is the reserved shard whose items are the rules.
+// Shard is the reserved shard that stores the rules.
 const Shard = "_control"
 
-// prefix begins the keys of rules.
 const prefix = "rule/"
 
-// Kind is the kind of a rule.
+// Kind determines what a rule does.
 type Kind string
 
-// The kinds of rules.
+// These are the kinds of rules.
 const (
 	Drain   Kind = "drain"   // Node should own nothing
 	Pin     Kind = "pin"     // Node should own Shards while Node is alive
 	Exclude Kind = "exclude" // Node should not own Shards
 	Freeze  Kind = "freeze"  // no shard moves unless its owner is dead or leaving
 	Move    Kind = "move"    // the one shard in Shards moves to Node, once
-	Resign  Kind = "resign"  // the owner of the one shard in Shards gives it away, once
+	Resign  Kind = "resign"  // the owner of the one shard in Shards gives it to another member, once
 	Split   Kind = "split"   // a range of the keyspace begins at Hash
 	Merge   Kind = "merge"   // no range of the keyspace begins at Hash
 	Release Kind = "release" // the one shard in Shards leaves quarantine
 	Resolve Kind = "resolve" // Effect, of the one shard in Shards, has Outcome (package effect)
-	Stop    Kind = "stop"    // Node may be stopped until Expires; it takes one of Away places
+	Stop    Kind = "stop"    // Node may be stopped until Expires; it occupies one of Away places
 )
 
-// maxText limits Author, Writer, Reason and Result each, in bytes.
+// maxText is the maximum size, in bytes, of an Author, Writer, Reason or Result.
 const maxText = 500
 
-// maxEffect limits Effect, in bytes.
+// maxEffect is the maximum size of an Effect, in bytes.
 const maxEffect = 256
 
-// The outcomes of a Resolve.
+// These are the outcomes of a Resolve.
 const (
 	OutcomeDone   = "done"   // the effect happened
-	OutcomeFailed = "failed" // it did not happen, or was compensated
-	OutcomeRepeat = "repeat" // attempt it once more, with the same idempotency key
+	OutcomeFailed = "failed" // the effect did not happen, or was compensated
+	OutcomeRepeat = "repeat" // the effect is attempted again, with the same idempotency key
 )
 
-// MaxRules is the number of rules that members obey: the first by key. A namespace needs few,
-// because one prefix covers many shards.
+// MaxRules is the maximum number of rules that members obey. If there are more rules, members obey
+// the first MaxRules in key order. A namespace needs few rules, because one prefix can cover many
+// shards.
 const MaxRules = 1000
 
-// maxRecords is the number of records that Read reads, whatever they contain. If there are more, it
-// reads MaxRules of each kind.
+// maxRecords is the maximum number of records that Read reads, whether valid or not. If there are
+// more records, Read reads at most MaxRules records of each kind.
 const maxRecords = 4 * MaxRules
 
-// MaxRecord is larger than the record of any rule, in bytes.
+// MaxRecord exceeds the size of every rule's record, in bytes.
 const MaxRecord = 32 << 10
 
-// maxSessions limits the number of Sessions.
 const maxSessions = 100
 
-// Rule is one rule. Its Kind determines which fields are used.
+// Rule is one operator's rule. The Kind field determines which other fields are used.
 type Rule struct {
 	Kind   Kind   `json:"kind"`
 	Node   string `json:"node,omitempty"`   // a node label
 	Shards string `json:"shards,omitempty"` // a shard's name, or a prefix that ends in "*"
 
-	// Hash is the hash of a Split or Merge, in the form 0x8000000000000000. It cannot be the
-	// first hash.
+	// Hash is where a Split or Merge changes the keyspace, in the form 0x8000000000000000. The
+	// keyspace's first hash is not allowed.
 	Hash string `json:"hash,omitempty"`
 
-	// Token is the token of the one lease that a Move or Resign acts on.
+	// Token identifies the lease that a Move or Resign acts on.
 	Token driver.Token `json:"token,omitempty"`
 
-	// Away is the number of nodes, including Node, that may be away at a time. It is at least 1.
-	// The requester of a Stop chooses it.
+	// Away is the number of nodes, including Node, that may be away at the same time. The requester
+	// of a Stop chooses this number, which is at least 1.
 	Away int `json:"away,omitempty"`
-	// Sessions lists the sessions of Node when a Stop was written, at most 100. A session of Node
-	// that joins later ends the Stop, because the node is back.
+	// Sessions lists up to 100 sessions that Node had when a Stop was written. If a session of Node
+	// joins later, the node is back, and the Stop ends.
 	Sessions []driver.SessionID `json:"sessions,omitempty"`
 
-	// Effect is the key of the effect in doubt that a Resolve decides, and Outcome is its outcome.
-	// Began and Repeats are the state of the effect that the author saw. If the effect has another
-	// state, the rule is spent. Result is the stored outcome of an effect that is done.
+	// Effect is the key of the effect in doubt that a Resolve decides, and Outcome is the decision.
+	// Began and Repeats record the effect's state as the author saw it. If the effect's state has
+	// changed, the rule is spent. Result is the stored outcome of an effect that is done.
 	Effect  string    `json:"effect,omitempty"`
 	Outcome string    `json:"outcome,omitempty"`
 	Result  string    `json:"result,omitempty"`
 	Began   time.Time `json:"began,omitzero"`
 	Repeats int       `json:"repeats,omitempty"`
 
-	Author  string    `json:"author"` // the person who asks for the rule, as its writer reports
-	Writer  string    `json:"writer"` // user and host of the tenure process that wrote it
+	Author  string    `json:"author"` // the person who requested the rule, as recorded by its writer
+	Writer  string    `json:"writer"` // user and host of the tenure process that wrote the rule
 	Reason  string    `json:"reason"`
-	At      time.Time `json:"at"`               // when it was written, by the author's clock
-	Expires time.Time `json:"expires,omitzero"` // when it ends; zero for never
+	At      time.Time `json:"at"`               // when the rule was written, by the author's clock
+	Expires time.Time `json:"expires,omitzero"` // when the rule ends; zero for never
 }
 
-// Validate checks a rule. The error matches core.ErrInvalid and says what to change.
+// Validate checks a rule. The error matches core.ErrInvalid and explains what to change.
 func (r *Rule) Validate() error {
 	node, shards, one, once, hash := false, false, false, false, false
 	switch r.Kind {
@@ -172,7 +170,7 @@ func (r *Rule) Validate() error {
 		return err
 	}
 	for _, text := range []string{r.Author, r.Writer, r.Reason, r.Result} {
-		// Unprintable characters, such as direction marks, can hide the rest.
+		// Unprintable characters, such as direction marks, can hide other text.
 		hidden := func(c rune) bool { return !unicode.IsPrint(c) }
 		if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
 			return invalid("author, writer, reason and result have at most %d bytes, without control and format characters: shorten %.40q",
@@ -184,7 +182,7 @@ func (r *Rule) Validate() error {
 
 var hashes = regexp.MustCompile(`^0x[0-9a-f]{16}$`)
 
-// checkStop checks the fields of a Stop, and that other rules do not have them.
+// checkStop checks the fields of a Stop, and refuses other rules that set these fields.
 func (r *Rule) checkStop() error {
 	switch {
 	case r.Kind != Stop && (r.Away != 0 || len(r.Sessions) > 0):
@@ -206,7 +204,7 @@ func (r *Rule) checkStop() error {
 	return nil
 }
 
-// checkResolve checks the fields of a Resolve, and that other rules do not have them.
+// checkResolve checks the fields of a Resolve, and refuses other rules that set these fields.
 func (r *Rule) checkResolve() error {
 	switch {
 	case r.Kind != Resolve && (r.Effect != "" || r.Outcome != "" || r.Result != "" || !r.Began.IsZero() || r.Repeats != 0):
@@ -225,7 +223,8 @@ func (r *Rule) checkResolve() error {
 	return driver.CheckKey(r.Effect)
 }
 
-// checkShards checks a shard's name. Unless one is set, a prefix that ends in "*" is also valid.
+// checkShards checks a shard's name. Unless the rule needs exactly one shard, a prefix that ends in
+// "*" is also valid.
 func checkShards(s string, one bool) error {
 	name, isPrefix := strings.CutSuffix(s, "*")
 	if isPrefix && one {
@@ -240,10 +239,10 @@ func checkShards(s string, one bool) error {
 	return driver.CheckShard(driver.ShardID(name))
 }
 
-// Key returns the key of the rule's item. Two rules with the same key replace each other. There is
-// at most one pin for a shard or prefix, one drain and one stop for a node, and one split or merge
-// for a hash. A shard also has at most one move or resignation and one release, and an effect one
-// outcome.
+// Key returns the key of the rule's item. A rule replaces an earlier rule with the same key. There
+// is at most one pin for a shard or prefix, one drain and one stop for a node, and one split or
+// merge for a hash. A shard has at most one move or resignation, and one release. An effect has at
+// most one outcome.
 func (r *Rule) Key() string {
 	shards := "shard/" + r.Shards
 	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
@@ -272,14 +271,14 @@ func (r *Rule) Key() string {
 	return prefix + string(r.Kind)
 }
 
-// Active reports whether the rule is still in force at time now.
+// Active reports whether the rule is in force at the given time.
 func (r *Rule) Active(now time.Time) bool { return r.Expires.IsZero() || now.Before(r.Expires) }
 
-// Spent reports whether the rule has done its work or can no longer do it. Such a rule acts on one
-// lease, but token, the shard's current token, belongs to another lease.
+// Spent reports whether the rule has done its work or can no longer do it, given the shard's
+// current token. A rule that acts on one lease is spent if that token belongs to another lease.
 func (r *Rule) Spent(token driver.Token) bool { return r.Token != 0 && r.Token != token }
 
-// Put returns the operation that writes the rule, for a commit under a lease of Shard.
+// Put returns the operation that writes the rule. It must be committed under a lease of Shard.
 func Put(r *Rule) (driver.Op, error) {
 	if err := r.Validate(); err != nil {
 		return driver.Op{}, err
@@ -288,7 +287,7 @@ func Put(r *Rule) (driver.Op, error) {
 	return driver.Op{Kind: driver.OpPut, Key: r.Key(), Value: text}, err
 }
 
-// Remove returns the operation that removes the rule with the key of r.
+// Remove returns the operation that removes the rule with r's key.
 func Remove(r *Rule) (driver.Op, error) {
 	if err := r.Validate(); err != nil {
 		return driver.Op{}, err
@@ -296,10 +295,10 @@ func Remove(r *Rule) (driver.Op, error) {
 	return driver.Op{Kind: driver.OpDelete, Key: r.Key()}, nil
 }
 
-// Read returns at most MaxRules rules, by key, including rules that have ended. It leaves out
-// records that are not rules, such as those of a newer version, and all rules after the first
-// MaxRules. If it leaves out any, it returns the rules that it could read, with an error of at most
-// 8 KiB. If it cannot read any, the rules are nil.
+// Read returns the first MaxRules rules by key, including rules that have ended. Read leaves out
+// records that it does not understand, such as rules that a newer version wrote. If Read leaves out
+// any record, it returns the other rules and an error of at most 8 KiB. If Read cannot read any
+// record, the rules are nil.
 func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	rules := []Rule{}
 	left, notUnderstood := 0, 0
@@ -345,9 +344,10 @@ var kinds = [...]string{
 	prefix + string(Resolve) + "/", prefix + string(Stop) + "/",
 }
 
-// records passes the records that may be rules to take, in key order, and reports whether it passed
-// all. If there are too many, it reads the first of each kind. Junk under one kind's keys therefore
-// hides no rules of another kind. Even a shard full of junk costs a member only a limited read.
+// All records that may be rules are passed to take, in key order. If there are too many, only the
+// first records of each kind are read, and the result all is false. Invalid records under the keys
+// of one kind therefore cannot hide rules of another kind. Even if the shard is full of invalid
+// records, a member reads only a limited number of them.
 func records(ctx context.Context, b driver.Backend, take func([]driver.Item)) (all bool, err error) {
 	items, err := b.List(ctx, Shard, prefix, maxRecords+1, MaxRecord)
 	if err != nil {

@@ -74,7 +74,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRead: what was written is read; a record that is no rule is left out, and named.
+// TestRead: Read returns the rules that were written. It leaves out a record that is not a rule,
+// and names the record.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -117,8 +118,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadBounded: records that a member with the right to write has put there, in any
-// number and size, give few rules and a short error.
+// TestReadBounded: Read returns few rules and a short error, regardless of the records that a
+// member has written.
 func TestReadBounded(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -160,8 +161,8 @@ func TestReadBounded(t *testing.T) {
 	}
 }
 
-// TestLargeJunkHidesNothing: records as long as the longest rule, before all rules and beyond the bytes of one list,
-// hide no rule.
+// TestLargeJunkHidesNothing: junk records that sort before all rules hide no rule. Each record is
+// as long as the longest rule, and together the records exceed the size limit of one List.
 func TestLargeJunkHidesNothing(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -203,8 +204,9 @@ func write(t *testing.T, b core.Backend, n, batch int, op func(i int) core.Op) {
 	}
 }
 
-// TestReadBehindJunk: 50,000 records, half of them under the keys of one kind, cost a member a
-// part of them, and hide no rule of another kind. It is not parallel: it counts allocations.
+// TestReadBehindJunk: a member reads only a part of 50,000 junk records, half of which have keys of
+// one kind. The junk hides no rule of another kind. The test is not parallel, because it counts
+// allocations.
 func TestReadBehindJunk(t *testing.T) {
 	stores := map[string]func() (core.Backend, error){
 		"memory": func() (core.Backend, error) { return memory.Open(t.Context(), memory.New(), "test", nil) },

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CheckMember validates a member's description of itself against the limits of the store.
+// CheckMember validates a member's record against the store's limits.
 func CheckMember(m Member, l Limits) error {
 	if err := CheckSession(m.Session); err != nil {
 		return err
@@ -22,7 +22,7 @@ func CheckMember(m Member, l Limits) error {
 	return checkState(m.MemberState)
 }
 
-// CheckUpdate validates an update of a member.
+// CheckUpdate validates an update to a member's state.
 func CheckUpdate(st MemberState) error {
 	if st.Update == 0 {
 		return invalid("an update without a number: count the updates of a session from 1")
@@ -67,7 +67,7 @@ func CheckFence(f Fence) error {
 	return nil
 }
 
-// CheckClaims validates the names and tokens of a batch of claims. It also checks that each shard
+// CheckClaims validates the names and tokens of a batch of claims, and checks that each shard
 // occurs only once.
 func CheckClaims(claims []Claim) error {
 	return each(claims, "shard", func(c Claim) (ShardID, error) {
@@ -84,8 +84,8 @@ func CheckClaims(claims []Claim) error {
 	})
 }
 
-// CheckTransfers validates the names and tokens of a batch of transfers by the session self. It
-// also checks that each shard occurs only once, and that the fences belong to self.
+// CheckTransfers validates the names and tokens of a batch of transfers. CheckTransfers also checks
+// that each shard occurs only once, and that every fence belongs to the transferring session.
 func CheckTransfers(to []Transfer, self SessionID) error {
 	return each(to, "shard", func(h Transfer) (ShardID, error) {
 		if err := CheckFence(h.Fence); err != nil {
@@ -103,7 +103,8 @@ func CheckFences(fences []Fence) error {
 	return each(fences, "shard", func(f Fence) (ShardID, error) { return f.Shard, CheckFence(f) })
 }
 
-// CheckSuspects validates a batch of sessions to evict, and checks that each occurs only once.
+// CheckSuspects validates a batch of sessions to evict, and checks that each session occurs only
+// once.
 func CheckSuspects(suspects []Suspect) error {
 	return each(suspects, "session", func(s Suspect) (SessionID, error) {
 		if s.Version <= 0 {
@@ -113,8 +114,8 @@ func CheckSuspects(suspects []Suspect) error {
 	})
 }
 
-// CheckWrites validates a batch of commits before anything is sent. It checks that each shard
-// occurs only once, and checks each write against the limits.
+// CheckWrites validates a batch of commits before the backend sends any of them. Each shard must
+// occur only once, and each write must be within the limits.
 func CheckWrites(writes []Write, l Limits) error {
 	return each(writes, "shard", func(w Write) (ShardID, error) { return w.Fence.Shard, CheckWrite(w, l) })
 }
@@ -190,7 +191,6 @@ func checkOp(i int, op *Op) error {
 	return nil
 }
 
-// each checks every item of a batch, and ensures that no two items have the same key.
 func each[T any, K ~string](items []T, what string, check func(T) (K, error)) error {
 	var seen map[K]struct{}
 	if len(items) > 1 {

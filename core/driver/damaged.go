@@ -5,20 +5,21 @@ import (
 	"strings"
 )
 
-// maxDamagedText limits the bytes of each text in a DamagedError.
+// maxDamagedText is the maximum size, in bytes, of each text field of a DamagedError.
 const maxDamagedText = 256
 
-// DamagedError names a record in the store that cannot be read. No release writes such bytes, or
-// the record is longer than any valid record. It matches ErrDamaged. Calls that need the record
-// fail with it, and all other calls continue to work (D1). See Damaged.
+// DamagedError reports a record in the store that cannot be read. The record contains bytes that no
+// release of Tenure writes, or is longer than any valid record. Calls that need the record fail
+// with this error, and all other calls continue to work (D1). DamagedError matches ErrDamaged. See
+// Damaged.
 type DamagedError struct {
 	Key   string  `json:"key"`             // the key in the store's own tools; printable, at most 256 bytes
 	Shard ShardID `json:"shard,omitempty"` // the shard of the record, head or log; empty for other records
-	Why   string  `json:"why"`             // printable, at most 256 bytes
+	Why   string  `json:"why"`             // the reason; printable, at most 256 bytes
 }
 
-// Damaged returns a DamagedError for a key, which may contain any bytes. It quotes text that cannot
-// be printed, cuts text that is too long, and leaves out a shard without a valid name.
+// Damaged returns a DamagedError for a key, which may contain any bytes. Damaged quotes unprintable
+// text, truncates text that is too long, and omits a shard whose name is invalid.
 func Damaged(key string, shard ShardID, why string) *DamagedError {
 	if CheckShard(shard) != nil {
 		shard = ""
@@ -35,7 +36,7 @@ func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
 func printable(s string) string {
 	if len(s) <= maxDamagedText && strings.IndexFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
-		return strings.Clone(s) // a copy, so that it does not keep the whole record in memory
+		return strings.Clone(s) // copied, so that the whole record is not kept in memory
 	}
 	quoted := strconv.QuoteToASCII(s[:min(len(s), maxDamagedText)])
 	if len(quoted) > maxDamagedText {
@@ -44,11 +45,11 @@ func printable(s string) string {
 	return quoted
 }
 
-// MaxCount limits the numbers of commits and entries, so that adding to one cannot overflow.
+// MaxCount limits the numbers of commits and entries, so that adding to them cannot overflow.
 const MaxCount = 1 << 62
 
-// CheckHead returns the reason why no commit can have left a stored head h, or "" if one can. The
-// zero Head belongs to a shard without commits. CheckHead is for backends.
+// CheckHead returns the reason why no commit can have written h, or "" if h is valid. The zero
+// Head, which a shard without commits has, is valid. Backends call CheckHead.
 func CheckHead(h Head) (why string) {
 	switch {
 	case h == Head{}:

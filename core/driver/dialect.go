@@ -1,9 +1,9 @@
 package driver
 
-// Dialect selects the SQL of an application's database, for packages fence and follower.
+// Dialect is the SQL dialect of an application's database, for packages fence and follower.
 type Dialect string
 
-// The dialects.
+// These are the dialects that packages fence and follower support.
 const (
 	SQLite   Dialect = "sqlite"
 	Postgres Dialect = "postgres"

@@ -17,11 +17,11 @@ type mySettings struct {
 	Password  driver.Secret `yaml:"password"`
 }
 
-// A backend of your own is chosen in configuration by its name, like those of Tenure.
+// The configuration selects your own backend by name, as it selects Tenure's backends.
 func ExampleNewOpener() {
 	opener := driver.NewOpener("mystore", func(ctx context.Context, s *mySettings) (driver.Backend, error) {
 		fmt.Println("opens", s.Namespace, "with password", s.Password)
-		return memory.Open(ctx, memory.New(), s.Namespace, nil) // here your own
+		return memory.Open(ctx, memory.New(), s.Namespace, nil) // open your own backend here
 	})
 	c, err := config.Load(&config.LoadOptions{
 		Path: "app.yaml", Data: []byte("tenure: {backends: {mystore: {namespace: orders, password: hidden}}}"),
@@ -40,7 +40,8 @@ func ExampleNewOpener() {
 	// closed: <nil>
 }
 
-// A caller may repeat what was certainly not applied. Of everything else, a deadline included, it has to look first.
+// A caller may repeat a write that was certainly not applied. After any other error, including a
+// deadline, the caller must first find out whether the write was applied.
 func ExampleUnknown() {
 	for _, err := range []error{
 		nil,

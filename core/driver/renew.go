@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A TLSReader reads the current TLS files, for one connection.
+// A TLSReader reads the current TLS files for one connection.
 type TLSReader func() (*tls.Config, error)
 
-// Renewed returns a TLSReader for files that may be replaced, and the first configuration. While
-// the files cannot be read, for example during a replacement, the reader returns the newest
-// configuration until its client certificate has expired. Renewed records the certificate's end in
-// cert.
+// Renewed reads files that may be replaced later, and returns a TLSReader and the first
+// configuration. While the files cannot be read, for example during a replacement, the reader
+// returns the last configuration until its client certificate expires. Renewed records the
+// certificate's expiry time in cert.
 func (read TLSReader) Renewed(cert *Certificate) (TLSReader, *tls.Config, error) {
 	first, err := read()
 	if err != nil {
@@ -42,7 +42,7 @@ const handshakeTimeout = 10 * time.Second
 // A Dialer connects to an address.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Dial returns a Dialer that connects with dial and begins TLS on the connection.
+// Dial returns a Dialer that connects with dial and then performs a TLS handshake.
 func (read TLSReader) Dial(dial Dialer) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		raw, err := dial(ctx, network, addr)
@@ -61,13 +61,13 @@ func (read TLSReader) Dial(dial Dialer) Dialer {
 				return conn, nil
 			}
 		}
-		_ = raw.Close() // no request was sent on it
+		_ = raw.Close() // no request was sent on the connection
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 }
 
-// Certificate holds the time when a backend's client certificate expires. It is safe for concurrent
-// use. A nil Certificate has no end.
+// Certificate records when a backend's client certificate expires. A Certificate is safe for
+// concurrent use. A nil Certificate never expires.
 type Certificate struct{ end atomic.Pointer[time.Time] }
 
 // Note records and returns when the client's certificate expires, or the zero time if there is no
@@ -82,7 +82,7 @@ func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
 	return end
 }
 
-// CertificateEnd returns the expiry time that was recorded last, or the zero time if there is no
+// CertificateEnd returns the last recorded expiry time, or the zero time if there is no
 // certificate.
 func (c *Certificate) CertificateEnd() (end time.Time) {
 	if c != nil && c.end.Load() != nil {

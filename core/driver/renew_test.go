@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// selfSigned is a certificate that is its own authority, for an address or a name.
+// selfSigned returns a self-signed certificate for addresses or names.
 func selfSigned(t *testing.T, end time.Time, ips []net.IP, names ...string) (cert, key []byte, pair tls.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -44,8 +44,8 @@ func selfSigned(t *testing.T, end time.Time, ips []net.IP, names ...string) (cer
 	return cert, key, pair
 }
 
-// TestRenewed: the files are read each time; while they are broken the newest certificate is used, until it
-// has ended. Errors show nothing of the files.
+// TestRenewed: the files are read for each connection. While they cannot be read, the newest
+// certificate is used until it expires. Errors do not show the files' content.
 func TestRenewed(t *testing.T) {
 	dir := t.TempDir()
 	f := driver.TLSFiles{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
@@ -76,7 +76,7 @@ func TestRenewed(t *testing.T) {
 	}
 	has(first)
 	ended, endedKey, last := selfSigned(t, time.Now().Add(-time.Minute), nil)
-	write(ended, key) // of which one is new
+	write(ended, key) // only the certificate is new
 	has(first)
 	write(nil, nil)
 	has(first)
@@ -88,8 +88,8 @@ func TestRenewed(t *testing.T) {
 	}
 }
 
-// TestDialChecksTheServer: the server's certificate is for the address that was dialed, by an authority of the
-// newest files.
+// TestDialChecksTheServer: the server's certificate must be valid for the dialed address, and
+// issued by an authority in the newest files.
 func TestDialChecksTheServer(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	end := time.Now().Add(time.Hour)

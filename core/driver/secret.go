@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Size limits of a credential file and of certificate files, in bytes. A machine's bundle of
-// authorities has about 220 KiB.
+// These are the size limits of credential and certificate files, in bytes. A machine's bundle of
+// certificate authorities takes about 220 KiB.
 const (
 	maxSecret = 64 << 10
 	maxPEM    = 1 << 20
 )
 
-// Secret is a string for the credentials in a backend's settings. It prints as xxxxx in every
-// format. To use it, convert it to a string. It is not hidden in an unexported field, because
-// package fmt prints such a field without calling its methods.
+// Secret is a credential in a backend's settings. A Secret prints as xxxxx in every format. To use
+// a Secret, convert it to a string. Do not put a Secret in an unexported field, because package fmt
+// prints such a field without calling its methods.
 type Secret string
 
 // String returns xxxxx, or the empty string for the empty secret.
@@ -38,23 +38,23 @@ func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String(
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // ReadSecret reads a credential from a regular file of at most 64 KiB, without the line breaks at
-// its end. It refuses a FIFO or a device, which could block it. Its errors do not name the file,
-// because the name in a setting may be the credential itself.
+// its end. ReadSecret refuses a FIFO or a device, because reading one could block. The errors of
+// ReadSecret do not name the file, because the name in a setting may be the credential itself.
 func ReadSecret(path string) (string, error) {
 	text, err := readRegular(path, maxSecret)
 	return strings.TrimRight(string(text), "\r\n"), err
 }
 
-// TLSFiles are the settings of a backend's TLS connections. They name PEM files of at most 1 MiB,
-// which Config reads as ReadSecret reads its file.
+// TLSFiles contains the settings for a backend's TLS connections. Config reads the named PEM files,
+// each of at most 1 MiB, with the precautions that ReadSecret takes.
 type TLSFiles struct {
-	CA         string // trusted authorities; empty for those of the machine
-	Cert, Key  string // the client's certificate; both empty for none
-	ServerName string // expected in the server's certificate; empty for the host's name
+	CA         string // trusted authorities; empty to use the machine's authorities
+	Cert, Key  string // the client's certificate; both are empty if the client has none
+	ServerName string // the expected name in the server's certificate; empty for the host's name
 }
 
-// Config reads the files. An error begins with the name of the wrong setting, ca_file, cert_file or
-// key_file. It does not name the file.
+// Config reads the files. An error begins with the name of the invalid setting, which is ca_file,
+// cert_file or key_file, but does not name the file.
 func (t TLSFiles) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	read := func(setting, path string) ([]byte, error) {
@@ -93,13 +93,13 @@ func (t TLSFiles) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// readRegular reads a regular file of up to most bytes.
+// readRegular reads a regular file of at most the given size in bytes.
 func readRegular(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // the file was only read
 	if info, err := f.Stat(); err != nil {
 		return nil, withoutPath(err)
 	} else if !info.Mode().IsRegular() {
@@ -115,7 +115,6 @@ func readRegular(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// withoutPath returns the error of a file operation without the file's name.
 func withoutPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

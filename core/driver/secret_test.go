@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestFilesAreBounded: a credential and a file of certificates are read up to their bounds, and an
-// error names the setting, never the file, whose name may be a credential that was pasted.
+// TestFilesAreBounded: a credential and a file of certificates are read up to their size limits. An
+// error names the setting, but never the file, because the file's name may be a pasted credential.
 func TestFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	file := func(name string, bytes int) string {

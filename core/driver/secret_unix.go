@@ -4,5 +4,5 @@ package driver
 
 import "syscall"
 
-// withoutWaiting is the flag with which opening a FIFO does not wait for a writer.
+// withoutWaiting is the flag for opening a FIFO without waiting for a writer.
 const withoutWaiting = syscall.O_NONBLOCK

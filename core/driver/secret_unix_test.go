@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestSecretOfFIFO: what is no regular file is refused, and nothing waits for its writer.
+// TestSecretOfFIFO: a file that is not regular is refused, and no call waits for its writer.
 func TestSecretOfFIFO(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "fifo")

@@ -1,5 +1,6 @@
-// Package boundjson decodes JSON from others in limited memory. A limit on the bytes alone does
-// not limit the memory, because an empty object of three bytes may become a struct of hundreds.
+// Package boundjson decodes untrusted JSON in a limited amount of memory. A limit on the size of
+// the input is not enough, because an empty object of three bytes may become a struct of hundreds
+// of bytes.
 package boundjson
 
 import (
@@ -7,19 +8,20 @@ import (
 	"fmt"
 )
 
-// maxDepth limits the nesting. No record has more than a third of it.
+// maxDepth limits how deeply values are nested. Valid records have at most a third of this depth.
 const maxDepth = 32
 
-// Limits of every call. The time of a call is linear in both, and is well below a second. A
-// caller that decodes many records checks its context between them.
+// These constants limit every call. The time that a call takes is proportional to the size and the
+// number of values, and stays well below a second. A caller that decodes many records should check
+// its context between calls.
 const (
 	mostBytes  = 24 << 20
 	mostValues = 1_200_000
 )
 
-// Unmarshal is json.Unmarshal, except that it refuses more than size bytes, at most 24 MiB, and
-// more than values values, at most 1,200,000. It counts opening brackets and commas, which are at
-// least half as many as the values.
+// Unmarshal is like json.Unmarshal, but refuses JSON with more than size bytes, or with a count of
+// more than values. The maximum is 24 MiB for size, and 1,200,000 for values. The count is the
+// number of opening brackets and commas, which is at least half the number of values.
 func Unmarshal(data []byte, size, values int, into any) error {
 	if size, values = min(size, mostBytes), min(values, mostValues); len(data) > size {
 		return fmt.Errorf("it has %d bytes: the limit is %d", len(data), size)
@@ -31,7 +33,7 @@ func Unmarshal(data []byte, size, values int, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// A Counter counts the opening brackets and commas in JSON that comes in parts.
+// A Counter counts the opening brackets and commas in JSON that arrives in parts.
 type Counter struct {
 	Values, Deepest int
 
@@ -39,7 +41,7 @@ type Counter struct {
 	quoted, escaped bool
 }
 
-// Count counts the values that begin in the next part.
+// Count counts the opening brackets and commas in the next part.
 func (c *Counter) Count(part []byte) {
 	for _, b := range part {
 		switch {

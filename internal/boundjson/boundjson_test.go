@@ -7,12 +7,13 @@ import (
 	"testing"
 )
 
-// counted counts how often it is decoded.
+// counted counts how many of its values are decoded.
 type counted struct{ pieces int }
 
 func (c *counted) UnmarshalJSON([]byte) error { c.pieces++; return nil }
 
-// TestMost: no call decodes more values or bytes than there is time for, whatever its caller asks for.
+// TestMost: no call decodes more values or bytes than the limits of every call, even if the caller
+// allows more.
 func TestMost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -14,25 +14,26 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// writers are this process's change logs of one kind. One transaction at a time carries a change
-// log, because each compares the one before. A caller blocks while all are in use.
+// writers contains this process's change logs of one kind. Each write to a change log is
+// conditional on the previous write, so only one transaction at a time can write to it. A caller
+// blocks while all change logs are in use.
 type writers struct {
 	kind     kind
 	instance string
-	slots    chan struct{} // holds one token for each that is taken
+	slots    chan struct{} // holds one token for each change log in use
 
 	mu    sync.Mutex
 	all   []*writer
-	named int // number of names given so far
+	named int // number of names assigned so far
 }
 
-// writer is one change log of this process. Only the call that has taken it may use it.
+// writer is one change log of this process. Only the call that has taken a change log may use it.
 type writer struct {
 	name  string
 	taken bool // guarded by writers.mu
-	// The log's record, if known: after an unknown outcome or a refusal it is read before its next
-	// use. A request that is still on its way cannot be applied after the next one, which changes
-	// the record.
+	// These fields describe the log's record, if it is known. After an unknown outcome or a
+	// refusal, the process reads the record before it uses the log again. The next request changes
+	// the record, so an older request that is still in progress can no longer be applied.
 	known bool
 	rev   kv.Rev // 0: no record
 	log   changeLog
@@ -48,8 +49,8 @@ func (w *writers) init(k kind, instance string, n int) {
 	}
 }
 
-// rename gives a change log a new name. A record that was removed or damaged is not written again,
-// so that no reader takes its restart for a continuation.
+// rename gives a change log a new name. If the log's record was removed or damaged, a reader would
+// mistake a restart under the old name for a continuation.
 func (w *writers) rename(l *writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,8 +59,8 @@ func (w *writers) rename(l *writer) {
 	l.known, l.rev, l.log = true, 0, changeLog{}
 }
 
-// take waits for a free change log. It prefers the first ones, so that a process has as many
-// records as concurrent transactions.
+// take waits for a free change log. The oldest ones are preferred, so a process never has more
+// change logs than concurrent transactions.
 func (w *writers) take(ctx context.Context) (*writer, error) {
 	select {
 	case w.slots <- struct{}{}:
@@ -80,19 +81,19 @@ func (w *writers) give(l *writer) {
 	<-w.slots
 }
 
-// mine reports whether this process may still write a change log.
+// The result reports whether this process may still write to the change log.
 func (w *writers) mine(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.all, func(l *writer) bool { return l.name == name })
 }
 
-// maxRefusals is how many times a batch is sent again after its piggybacked transaction was
-// refused. A late request, or a process that removes change logs, may cause each refusal.
+// maxRefusals limits how many times Apply sends a batch whose piggybacked transaction the store
+// refuses. A late request, or a process that removes change logs, may cause a refusal.
 const maxRefusals = 8
 
-// Apply adds the entries of the batch's changes. Heartbeats have no entries, so they never wait for
-// a change log (rule E4).
+// Apply adds entries for the batch's changes to change logs. Heartbeats have no entries, so they
+// never wait for a change log (rule E4).
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	names := changed(s.keys, b)
 	var taken [kinds]*writer
@@ -139,14 +140,14 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	return nil, fmt.Errorf("tenure: %w: its change logs moved too often meanwhile", driver.ErrRetry)
 }
 
-// next is the next write of some change logs.
+// next contains the next write to the change logs that a batch uses.
 type next struct {
 	txn  *kv.Txn
-	logs [kinds]changeLog // their contents after it
+	logs [kinds]changeLog // their contents after the write
 }
 
-// piggyback makes the next write of the change logs taken for a batch. If clean is set, it also
-// removes a change log that no process writes any longer.
+// piggyback returns the next write to the change logs taken for a batch. If clean is true, this
+// write also removes a change log that has been idle for a while.
 func (s *store) piggyback(ctx context.Context, b *kv.Batch, names [kinds][]string, taken [kinds]*writer,
 	clean bool) (*next, error) {
 	t := &kv.Txn{}
@@ -176,7 +177,7 @@ func (s *store) piggyback(ctx context.Context, b *kv.Batch, names [kinds][]strin
 	return n, nil
 }
 
-// settle updates a change log after a batch that carried its write.
+// settle updates a change log after a batch that wrote to it.
 func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	switch {
 	case err != nil:
@@ -192,8 +193,8 @@ func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	}
 }
 
-// unlogged returns an error if something was applied without its entry. Observers would miss
-// such a change, which only a store that breaks its contract makes.
+// unlogged returns an error if the store applied a change without its entry. Such a store breaks
+// its contract, and observers miss the change.
 func unlogged(out *Outcome) error {
 	if !out.Refused && !out.Piggyback.OK && slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) {
 		return errors.New("tenure: the store applied a write without the change log that has to go with it")
@@ -201,7 +202,7 @@ func unlogged(out *Outcome) error {
 	return nil
 }
 
-// recall reads a change log whose record is unknown, and gives up one that was removed.
+// recall reads a change log whose record is unknown, and abandons one that was removed.
 func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	f := &s.feeds[k]
 	if w.known {
@@ -229,7 +230,7 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	return nil
 }
 
-// stale picks a change log that no process has written for the retention time.
+// The result is a change log that no process has written during the retention time.
 func (s *store) stale(k kind) (string, position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,19 +243,19 @@ func (s *store) stale(k kind) (string, position, bool) {
 	}
 	name, at, ok := stale(logs, now, s.retention, f.writers.mine)
 	if ok && f.reader == nil {
-		delete(logs, name) // nothing else shows that it is gone
+		delete(logs, name) // otherwise nothing would show that the log is gone
 	}
 	return name, at, ok
 }
 
-// sweep holds what a process that writes change logs of a kind, and follows none, has read of
-// them.
+// sweep records what a process has read from the change logs of one kind. It is used only if the
+// process writes such change logs but follows none of them.
 type sweep struct {
 	next time.Time
 	logs map[string]position
 }
 
-// sweep reads the change logs of a kind if it is time. The caller holds the lock.
+// sweep reads the change logs of a kind if the next sweep is due. The caller holds the lock.
 func (s *store) sweep(k kind, now time.Time) {
 	sw := &s.feeds[k].sweep
 	if s.closed || now.Before(sw.next) {
@@ -284,7 +285,7 @@ func (s *store) sweep(k kind, now time.Time) {
 	})
 }
 
-// notSent returns the error of a write that failed before it was sent.
+// notSent returns the error for a write that failed before it was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: %w: nothing was sent: %w", driver.ErrRetry, err)
 }

@@ -100,7 +100,6 @@ func (m *meter) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 	})
 }
 
-// process is one process on a store without a watch.
 type process struct {
 	*meter
 	t     *testing.T
@@ -164,7 +163,7 @@ func (f *process) commit(ctx context.Context, s driver.Session, fence driver.Fen
 	return r[0]
 }
 
-// brief is a context for a call that a fault keeps waiting.
+// brief returns a context for a call that a fault delays.
 func (f *process) brief() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(f.ctx, 10*time.Millisecond)
 }
@@ -183,7 +182,6 @@ func want(t *testing.T, what string, err, target error) {
 	}
 }
 
-// viewer follows the view of a backend.
 type viewer struct {
 	*process
 	cursor driver.Cursor
@@ -223,7 +221,6 @@ func (v *viewer) until(f driver.Fence) {
 	}
 }
 
-// tailer follows all logs.
 type tailer struct {
 	*process
 	cursor driver.Cursor
@@ -301,9 +298,9 @@ func (f *process) acquireAll(s driver.Session, claims []driver.Claim) []driver.F
 	return fences
 }
 
-// TestCostOfAChange: a change of ownership or a commit costs each process one return of
-// Follow, a long commit also one Get of one key, and few bytes, for a namespace of any
-// size. Ten members that have all written before are followed by one more.
+// TestCostOfAChange: whatever the size of the namespace, a change of ownership or a commit makes
+// each process's Follow return once with few bytes. A long commit also costs one Get of one key. An
+// eleventh process follows ten members that have all written before.
 func TestCostOfAChange(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -369,7 +366,7 @@ func costOfAChange(t *testing.T, shards int) {
 		m.take()
 	}
 	measure("a commit", 0, commit)
-	for i, m := range members { // who tail nothing, and look for idle change logs once
+	for i, m := range members { // they tail nothing, and look for idle change logs once
 		if got := m.take(); got.follows+got.gets > 0 || got.ranges > 1 {
 			t.Errorf("%d commits cost member %d %+v", rounds, i, got)
 		}
@@ -389,8 +386,8 @@ func costOfAChange(t *testing.T, shards int) {
 	}
 }
 
-// TestHandOver: the first commit of a successor needs no read, and the head from
-// the former owner decides nothing: with an older head it is as if there were none.
+// TestHandOver: a successor's first commit needs no read. The head from the former owner is only a
+// hint, and an outdated head has the same effect as no head.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	for _, older := range []bool{false, true} {
@@ -444,8 +441,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestIdle: a namespace in which nothing happens costs nothing, for an hour, of any
-// size and with any past of its members.
+// TestIdle: an idle namespace costs nothing for an hour, regardless of its size and its members'
+// past.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -498,8 +495,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestRepeatedPages: pages without news, with revisions that go back, as Consul's
-// index does, cost nothing, and hide nothing.
+// TestRepeatedPages: pages without news cost nothing and hide nothing, even if their revisions go
+// back, as Consul's index does.
 func TestRepeatedPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -547,8 +544,8 @@ func TestRepeatedPages(t *testing.T) {
 	})
 }
 
-// TestManyChanges: a change of thousands of records at once is read in full a few
-// times, and not one by one.
+// TestManyChanges: if thousands of records change together, each process reads all records a few
+// times, instead of reading them one by one.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -567,8 +564,8 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// TestLostReplies: after a write without an answer, applied or not, its change log
-// goes on, and no reader misses anything.
+// TestLostReplies: after a write without an answer, applied or not, its change log continues, and
+// no reader misses a change.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]kvfault.Fault{
@@ -616,8 +613,9 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// TestLateRequest: a request that arrives after its change log was read again,
-// and before the next one, makes that one be refused, and sent once more.
+// TestLateRequest: a late request arrives after the process has read its change log again, but
+// before the process's next request. The store then refuses the next request, which the process
+// sends again.
 func TestLateRequest(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -661,8 +659,7 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
-// TestChangeLogRemoved: removing or damaging a change log costs its readers a read
-// in full, and nothing else.
+// TestChangeLogRemoved: removing or damaging a change log costs its readers only a full read.
 func TestChangeLogRemoved(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -695,8 +692,8 @@ func TestChangeLogRemoved(t *testing.T) {
 	}
 }
 
-// TestChangeLogsLost: change logs that are gone before a process that had read the state
-// began to follow them hide nothing from it.
+// TestChangeLogsLost: a process reads the state before it follows the change logs. Change logs that
+// disappear after the read and before the first page hide nothing from the process.
 func TestChangeLogsLost(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -711,8 +708,8 @@ func TestChangeLogsLost(t *testing.T) {
 	v.until(fence)
 }
 
-// TestCleanUp: the change logs of processes that are gone are removed by those that write,
-// and nobody reads all because of it.
+// TestCleanUp: processes that write remove the change logs of processes that are gone, and no
+// process needs a full read because of this.
 func TestCleanUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -767,7 +764,7 @@ func TestCleanUp(t *testing.T) {
 		if got := f.take(); got.ranges > 0 || v.resets > 1 || tail.resets > 1 {
 			t.Errorf("removing change logs made a follower read in full: %+v", got)
 		}
-		// A live process whose change logs were removed goes on.
+		// A live process continues after its change logs were removed.
 		for i, g := range gone {
 			shard := driver.ShardID(fmt.Sprint("g", i))
 			fence := driver.Fence{Shard: shard, Session: g.ID(), Token: v.shards[shard].Token}
@@ -787,8 +784,9 @@ func TestCleanUp(t *testing.T) {
 	})
 }
 
-// TestOwnChangeLogsStay: a process that was idle for longer than change logs are kept goes on
-// with its own, whether or not it follows them: nothing is removed, and nothing refused.
+// TestOwnChangeLogsStay: a process that was idle for longer than the retention time continues with
+// its own change logs, whether or not it follows change logs. Nothing is removed, and nothing is
+// refused.
 func TestOwnChangeLogsStay(t *testing.T) {
 	t.Parallel()
 	for _, follows := range []bool{false, true} {
@@ -844,8 +842,8 @@ func TestOwnChangeLogsStay(t *testing.T) {
 	}
 }
 
-// TestSweep: processes that tail nothing remove a change log of the logs that is idle
-// for a while, no earlier and no other one.
+// TestSweep: processes that tail nothing remove a change log of kind logs only when it has been
+// idle for a while. They never remove other change logs.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -882,15 +880,15 @@ func TestSweep(t *testing.T) {
 			}
 			time.Sleep(step)
 		}
-		// Both may have tried to remove it.
+		// Both processes may have tried to remove the change log.
 		if most := 1 + 2*appends + 1; writes > most {
 			t.Errorf("%d writes to append %d entries", writes, 1+2*appends)
 		}
 	})
 }
 
-// TestSlowTail: a tail that missed commits of one shard reads that shard's log, and
-// is reset only if it missed hundreds or megabytes, or missed trimmed entries.
+// TestSlowTail: a tail that missed commits of one shard reads that shard's log. The tail is reset
+// only if it missed hundreds of commits, or megabytes, or trimmed entries.
 func TestSlowTail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -922,7 +920,7 @@ func TestSlowTail(t *testing.T) {
 					t.Fatal(r.Err)
 				}
 			}
-			if c.trim { // also of the last entry, so that no chunk is left to be found
+			if c.trim { // also of the last entry, so no chunk is left
 				trim := driver.Op{Kind: driver.OpTrim, Through: driver.Seq(c.commits) + 2}
 				if r := w.commit(t.Context(), s, fence, c.commits+3, trim); r.Err != nil {
 					t.Fatal(r.Err)
@@ -944,8 +942,8 @@ func TestSlowTail(t *testing.T) {
 	}
 }
 
-// TestRefusedCommit: an entry of a commit that was refused, beside one that was
-// applied, resets nobody.
+// TestRefusedCommit: an entry of a refused commit next to an entry of an applied commit resets no
+// reader.
 func TestRefusedCommit(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -975,8 +973,8 @@ func TestRefusedCommit(t *testing.T) {
 	}
 }
 
-// TestChangeLogsInUse: while all change logs wait for the store, heartbeats pass, and other
-// writes wait as long as their callers want.
+// TestChangeLogsInUse: while all change logs wait for the store, heartbeats pass. Other writes wait
+// until their contexts end.
 func TestChangeLogsInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -1004,8 +1002,7 @@ func TestChangeLogsInUse(t *testing.T) {
 	})
 }
 
-// TestWatch holds Watch against the part of Store's contract that Backend does
-// not use.
+// TestWatch checks Watch against the part of kv.Store's contract that Backend does not use.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -1047,7 +1044,7 @@ func TestWatch(t *testing.T) {
 		if len(got) != 1 || got[0].Key != keys.Shard("two") || got[0].Rev != rev {
 			t.Errorf("a watch of two has %+v", got)
 		}
-		// Changes delivered before it began are delivered again, if they are later.
+		// Changes that are newer than the start of the watch are delivered again.
 		got = nil
 		want(t, "a watch of known changes", s.Watch(t.Context(), []string{keys.State()}, first, take), stop)
 		if len(got) != 2 {

@@ -1,6 +1,6 @@
-// Package changelog gives a watch to a store without one, such as Consul or ZooKeeper. The
-// processes write change logs beside their records, and read each other's. [New] turns a
-// [Store] into a kv.Store. To its callers, it is like one with a watch.
+// Package changelog adds watches to stores without watches, such as Consul and ZooKeeper. Each
+// process writes change logs in addition to its records, and reads the change logs of the other
+// processes. [New] turns a [Store] into a kv.Store with watches.
 //
 //	process A                          the store                        process B
 //
@@ -20,42 +20,43 @@
 //
 // # The words
 //
-// A change log is one record of at most about 3 KiB. One process writes it. Every batch that
-// writes a member's record, a shard's record or a chunk of a log carries the change log's write
-// as its [Batch.Piggyback]. So every change has an entry.
+// A change log is one record of at most about 3 KiB. Only one process writes to it. A batch that
+// writes a member's record, a shard's record or a chunk of a log also writes to a change log, in
+// its [Batch.Piggyback]. Therefore, every change has an entry.
 //
 // An entry is the name of a record that a write may have changed. If a write changes only one
 // shard's record, or one short chunk, the entry contains the record as its inline value. At a
-// hand-over, it also contains the head, so that the successor's first commit needs no read. The
-// commit compares both like any other. Readers rely on nothing else in an entry.
+// hand-over, the entry also contains the head, so the successor's first commit needs no read. That
+// commit compares the record and the head, like any other commit.
 //
-// Writes of a change log are numbered. Its floor is the number of the write up to which its entries
-// are gone. A reader that has read up to the floor has missed nothing. Other readers read the
-// records in full.
+// The writes to a change log are numbered. Each change log has a floor, which is a write number.
+// The entries of all writes up to the floor have been removed. A reader that has read at least up
+// to the floor has missed nothing. Other readers read all records.
 //
 // # How it works
 //
-//   - A write of a change log compares the previous write, so only one transaction at a time
-//     carries a change log. After an unknown outcome, the change log is read before its next
-//     use, and the compare refuses writes still under way.
-//   - Ownership and logs have separate change logs, and heartbeats need none (rule E4).
-//   - All processes follow the change logs of ownership with one blocked call each. Processes that
-//     tail logs follow the change logs of logs with another. In a namespace of any size, a change
-//     costs each of them one return of that call and at most one Get. A process that does not tail
-//     pays nothing for a commit.
-//   - Readers that missed entries read in full. After a change of hundreds of records, all
-//     readers do so, and spend a third of the time on it.
-//   - A change log keeps eight chunks of one shard. If a tail missed more, up to hundreds, it
-//     reads the log of that shard, and no reader is reset (see kv.Store.Watch).
-//   - If no process has written a change log for a minute, or a long one for ten seconds, the
-//     next write of another process removes it. The write leaves a tombstone: the number of the
-//     last write. Readers that had read up to it have missed nothing. For this purpose, a
-//     process that writes change logs and follows none reads them every ten seconds, along with
-//     a write. So change logs need no timers and no sessions, and an idle namespace stays idle.
+//   - Each write to a change log is conditional on the previous write, so only one transaction at a
+//     time can write to it. If the outcome of a write is unknown, the process reads the change log
+//     before the next write. Writes that are still in progress are then refused.
+//   - Ownership and logs have separate change logs, and heartbeats need no change log (rule E4).
+//   - Each process follows all change logs of ownership with one blocked call. A process that tails
+//     logs follows their change logs with a second blocked call. Regardless of the namespace's
+//     size, a change ends one blocked call in each process, and costs at most one Get. Commits
+//     cause no work in processes that do not tail logs.
+//   - Readers that missed entries read all records. After a change of hundreds of records, all
+//     readers read all records.
+//   - A change log keeps eight chunks of each shard. If a tail missed more chunks, up to hundreds,
+//     it reads that shard's log, and no reader is reset (see kv.Store.Watch).
+//   - The next write by another process removes a change log that has been idle for a minute, or a
+//     long one that has been idle for ten seconds. The removal leaves a tombstone with the number
+//     of the last write. Readers that have read up to that write have missed nothing. A process
+//     that writes change logs but follows none of them looks for change logs to remove when it
+//     writes, at most every ten seconds. Therefore, change logs need no timers and no sessions, and
+//     an idle namespace stays idle.
 //
 // # What it does not do
 //
-// A change log decides nothing. It names records that may have changed, and a lost or false
-// entry only costs a read. It stores only change logs. The head that a hand-over writes behind
-// the shard's record goes into the entry, and not into the stored record.
+// No decision depends on a change log, which only names records that may have changed. A lost or
+// false entry costs only a read. This package stores only change logs. At a hand-over, package kv
+// appends the head to the shard's record, but this package stores the head in the entry.
 package changelog

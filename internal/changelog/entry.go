@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// kind is the kind of records whose changes a change log lists. Each kind has its own change
-// logs, so that claims neither queue behind commits nor push their entries out.
+// kind is the kind of records whose changes a change log lists. The kinds have separate change
+// logs, so claims neither wait for commits nor displace their entries.
 type kind int
 
 const (
@@ -22,10 +22,9 @@ const (
 	kinds
 )
 
-// prefix returns the beginning of the names of a kind's change logs.
 func (k kind) prefix() string { return [kinds]string{"state-", "log-"}[k] }
 
-// kindOf returns the kind and the name of the change log under a key.
+// kindOf returns the kind and the name of the change log stored under a key.
 func kindOf(keys kvkeys.Keys, key string) (k kind, name string, ok bool) {
 	name, ok = strings.CutPrefix(key, keys.ChangeLogs())
 	if !ok {
@@ -39,17 +38,17 @@ func kindOf(keys kvkeys.Keys, key string) (k kind, name string, ok bool) {
 	return 0, "", false
 }
 
-// The name of an entry is one of
+// The name of an entry has one of these forms:
 //
 //	shard/<shard>, member/<session>   a record, by its key below Keys.State
 //	<shard>/<seq>                     a chunk, by its last entry's number in hexadecimal
 //	!<change log>/<seq>               a tombstone: a change log that was removed after its write seq
 //
-// A word that begins with "=" is the inline value of the entry before it. Other words are from a
-// later version, and are ignored.
+// A word that begins with "=" is the inline value of the preceding entry. All other words are from
+// a later version, and are ignored.
 
-// changed returns the names of the records that a batch may change, by kind. Deleted chunks need no
-// entry, because the head has already shown it.
+// The result contains the names of the records that a batch may change, by kind. A deleted chunk
+// needs no entry, because the head has already shown the deletion.
 func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	for i := range b.Txns {
 		for _, op := range b.Txns[i].Ops {
@@ -63,7 +62,7 @@ func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	return names
 }
 
-// chunkName returns the name of the chunk under a key, if the key is a chunk's.
+// chunkName returns the name of the chunk stored under a key, if there is one.
 func chunkName(keys kvkeys.Keys, key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, keys.Logs())
 	if !ok {
@@ -76,7 +75,8 @@ func chunkName(keys kvkeys.Keys, key string) (name string, ok bool) {
 	return name, err == nil && ok && named == key
 }
 
-// keyOf returns the key of the record that an entry names, if it names one.
+// keyOf returns the key of the record that an entry names. If the entry names no record, ok is
+// false.
 func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 	first, rest, ok := strings.Cut(name, "/")
 	if !ok {
@@ -99,9 +99,9 @@ func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 	return "", false
 }
 
-// group returns the group of an entry, and the number of a group's entries to keep. A later
-// entry of a group replaces earlier ones. A record has its own group, of one entry. With the
-// latest chunk of a shard, a reader finds the chunks before it in one more read.
+// group returns the group of an entry, and the number of entries to keep in the group. Later
+// entries of a group replace earlier entries. A record's group has one entry. A reader that has a
+// shard's latest chunk finds the earlier chunks with one more read.
 func (k kind) group(name string) (string, int) {
 	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstonePrefix) {
 		return shard, maxChunks
@@ -109,10 +109,10 @@ func (k kind) group(name string) (string, int) {
 	return name, 1
 }
 
-// inlineValue returns the value of the one record that a batch changes, as its entry has it, or
-// "". It is a short chunk, or a shard's record and the head behind it. Readers need not read
-// such a record. A batch of several transactions has none, because some of them may be refused
-// although the change log is written.
+// inlineValue returns the inline value of the only record that a batch changes, or "". The record
+// is a short chunk, or a shard's record followed by the head. Readers need not read a record with
+// an inline value. A batch of several transactions has no inline value, because the store may
+// refuse some of them and still write the change log.
 func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	if len(b.Txns) != 1 {
 		return ""
@@ -136,16 +136,16 @@ func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	return text
 }
 
-// changedKey is a record that may have changed, at the latest at revision rev. If it has an inline
-// value, it changed to that value at rev.
+// changedKey is the key of a record that may have changed at revision rev or earlier. If changedKey
+// has an inline value, the record changed to that value at rev.
 type changedKey struct {
 	key    string
 	rev    kv.Rev
 	inline string
-	seq    int64 // its number in the observer
+	seq    int64 // the key's number in the observer
 }
 
-// change returns the change that the inline value stands for, if it is valid.
+// The result is the change that the inline value represents, if the value is valid.
 func (c changedKey) change(keys kvkeys.Keys) (kv.Change, bool) {
 	change := kv.Change{Key: c.key, Rev: c.rev}
 	if c.inline == "" {
@@ -174,7 +174,7 @@ func escape(text []byte) string { return strings.ReplaceAll(string(text), " ", "
 func unescape(text string) []byte { return []byte(strings.ReplaceAll(text, ";", " ")) }
 
 // withoutHeads removes the heads from the shards' records, which are stored without them. If there
-// is only one transaction, it also returns the head.
+// is only one transaction, its head is also returned.
 func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Compare) {
 	stored = txns
 	for i := range txns {
@@ -203,8 +203,8 @@ func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Com
 	return stored, head
 }
 
-// tombstonePrefix begins the name of a tombstone. A reader that had read the change log up to its
-// last write has missed nothing.
+// tombstonePrefix is the prefix of a tombstone's name. A reader that has read the change log up to
+// its last write has missed nothing.
 const tombstonePrefix = "!"
 
 func tombstone(name string, seq int64) string {

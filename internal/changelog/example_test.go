@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
 
-// A backend of a store without a watch, such as Consul, opens it through change logs. The store of this example hides
-// the watch of the one in memory; yours implements changelog.Store.
+// The backend of a store without a watch, such as Consul, opens the store through change logs. This
+// example uses an in-memory store whose watch is hidden. Your store implements changelog.Store.
 func ExampleNew() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

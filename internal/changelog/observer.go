@@ -9,37 +9,37 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// maxChanged is the number of changed keys that an observer remembers. A watch that is further
-// behind reads everything, which is cheaper for it.
+// maxChanged is the number of changed keys that an observer remembers. If a watch is further
+// behind, reading all records is cheaper.
 const maxChanged = 1024
 
-// observer holds what this process has read of the change logs of one kind. This is the last
-// write read of each, and the keys that their entries named. It does no I/O. It is not safe for
-// concurrent use.
+// observer records what this process has read from the change logs of one kind: the last write of
+// each log, and the keys in the entries. An observer does no I/O, and is not safe for concurrent
+// use.
 type observer struct {
 	kind  kind
 	keys  kvkeys.Keys
 	begun bool // a page was read
 	logs  map[string]position
 
-	// order holds the changed keys in the order of their numbers, each once. With each is the
-	// revision of the last change log that named it, and that log's inline value, if any.
+	// order contains each changed key once, sorted by number. Each key has the revision of the last
+	// change log that contained the key, and that log's inline value, if any.
 	order   list.List                // of changedKey
 	changed map[string]*list.Element // by key
 	seq     int64                    // the number of the latest changed key
-	lost    int64                    // a watch that has read up to a smaller number has missed some
-	// floor is the revision up to which changed keys may be missing. A state read at this
-	// revision or later does not need those keys.
+	lost    int64                    // a watch that has read up to a smaller number has missed some keys
+	// floor is the revision up to which changed keys may be missing. A reader whose state is at
+	// this revision or later does not need the missing keys.
 	floor kv.Rev
 }
 
-// position is how far a change log was read.
+// position records how far a change log has been read.
 type position struct {
 	seq     int64
 	rev     kv.Rev    // of its record
 	size    int       // of its record, in bytes
-	since   time.Time // when it was first seen like this, by this process's clock
-	removed int64     // the number of writes in its tombstone, or 0
+	since   time.Time // when this state was first seen, by this process's clock
+	removed int64     // the number of writes, if this is a tombstone, or 0
 }
 
 func (o *observer) init(keys kvkeys.Keys, k kind) {
@@ -48,9 +48,9 @@ func (o *observer) init(keys kvkeys.Keys, k kind) {
 	o.changed = make(map[string]*list.Element)
 }
 
-// look reads a page of change logs from a store that has shown revision latest. It returns
-// false if change logs went back, or are gone without a tombstone, because then the store
-// itself may have gone back.
+// look applies a page of change logs from a store that has shown revision latest. If a change log
+// went back to an earlier write, or is gone without a tombstone, look returns false, because the
+// store may have returned to an earlier state.
 func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool) {
 	sane = true
 	whole := true   // nothing was missed
@@ -68,7 +68,8 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 		}
 		l, err := decode(p)
 		if err != nil {
-			// Its entries cannot be known. Its writer will replace it by another.
+			// The entries of a damaged change log are unknown. The writer will replace it with
+			// another one.
 			l = changeLog{seq: at.seq, floor: at.seq + 1, lost: p.Rev}
 		}
 		if p.Rev < at.rev || l.seq < at.seq {
@@ -80,7 +81,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 			lost = max(lost, l.lost)
 		}
 		if tombstones && !o.begun {
-			// The entries of the missing change log cannot be known.
+			// The entries of the missing change log are unknown.
 			whole = false
 			lost = max(lost, p.Rev)
 		}
@@ -103,7 +104,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 	}
 	switch {
 	case !o.begun:
-		// A reader that has read the state after the lost entries can continue from there.
+		// A reader whose state is newer than the lost entries can continue.
 		o.begun = true
 		o.floor = max(o.floor, lost)
 	case !whole || !sane:
@@ -112,8 +113,8 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 	return sane
 }
 
-// read adds the entries of a change log after its write number seq, and reports whether a tombstone
-// was among them.
+// read adds the entries that a change log has after write number seq, and reports whether one of
+// them is a tombstone.
 func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 	for _, e := range slices.Backward(l.entries) {
 		if e.seq <= seq {
@@ -133,7 +134,7 @@ func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 		o.seq++
 		c := changedKey{key: key, rev: rev, inline: e.inline, seq: o.seq}
 		if is, ok := o.changed[key]; ok {
-			// An entry that is read late belongs to an older write.
+			// An entry that arrives late belongs to an older write.
 			if before := is.Value.(changedKey); before.rev >= rev {
 				c.rev, c.inline = before.rev, before.inline
 			}
@@ -149,7 +150,7 @@ func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 	return tombstones
 }
 
-// forget makes every watch read everything, because a change written at revision rev or earlier
+// forget makes every watch read all records, because a change written at revision rev or earlier
 // was missed.
 func (o *observer) forget(rev kv.Rev) {
 	o.seq++
@@ -158,8 +159,9 @@ func (o *observer) forget(rev kv.Rev) {
 	clear(o.changed)
 }
 
-// since returns the changed keys after number seq, in their order, except those that a state read
-// at revision after must have. ok is false if some were missed.
+// The keys are those that changed after number seq, oldest change first. Changes up to the given
+// revision are omitted, because the caller's state contains them. If some keys were missed, ok is
+// false.
 func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 	if seq < o.lost {
 		return nil, false
@@ -177,9 +179,9 @@ func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 	return keys, true
 }
 
-// stale picks a change log of another process that was not written for a while. A long change
-// log is kept for less time, because all followers read it at every change and its entries are
-// no longer useful.
+// The result is another process's change log that has not been written for a while. A long change
+// log qualifies sooner, because all followers read it at every change, even if its entries are no
+// longer useful.
 func stale(logs map[string]position, now time.Time, retention time.Duration, mine func(name string) bool) (string, position, bool) {
 	for name, at := range logs {
 		keep := retention
@@ -193,8 +195,8 @@ func stale(logs map[string]position, now time.Time, retention time.Duration, min
 	return "", position{}, false
 }
 
-// gone reports whether a change log that was written at revision rev is gone, if a page with
-// everything up to revision complete shows it.
+// The result reports whether a change log written at revision rev is gone, according to a page that
+// contains all changes up to the revision in complete.
 func (o *observer) gone(name string, rev, complete kv.Rev) bool {
 	_, here := o.logs[name]
 	return o.begun && rev != 0 && rev <= complete && !here

@@ -23,7 +23,7 @@ func keysOf(t *testing.T) kvkeys.Keys {
 	return keys
 }
 
-// world is a store with change logs, and one reader of them, at random.
+// world is a store with change logs and one reader. Its events are random.
 type world struct {
 	rng   *rand.Rand
 	kind  kind
@@ -35,7 +35,7 @@ type world struct {
 	wrote map[string][]kv.Rev // of each group, the revisions at which it changed
 
 	o        observer
-	listed   kv.Rev            // when the keys of the page before were listed
+	listed   kv.Rev            // when the keys of the previous page were listed
 	shown    map[string]kv.Rev // when its values were read
 	complete kv.Rev            // up to which a page was complete
 	watching bool
@@ -52,7 +52,7 @@ type worldLog struct {
 	removed kv.Rev    // 0: it is still there
 }
 
-// at is the change log's record at a revision, as it was read then.
+// at returns the change log's record at a revision.
 func (l *worldLog) at(rev kv.Rev) (p kv.Pair, ok bool) {
 	for _, v := range l.values {
 		if v.Rev <= rev {
@@ -64,7 +64,7 @@ func (l *worldLog) at(rev kv.Rev) (p kv.Pair, ok bool) {
 
 func (w *world) rev1() kv.Rev { w.rev++; return w.rev }
 
-// pick returns one of the change logs, and not the one named.
+// pick returns one of the change logs, except the one named.
 func (w *world) pick(not string) string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(w.logs)), func(n string) bool {
 		return n == not || w.logs[n].removed != 0
@@ -75,7 +75,7 @@ func (w *world) pick(not string) string {
 	return names[w.rng.IntN(len(names))]
 }
 
-// write changes a few records with their entries, and perhaps removes another one.
+// write changes a few records and writes their entries. It may also remove a change log.
 func (w *world) write() {
 	name := w.pick("")
 	if name == "" || w.rng.IntN(30) == 0 {
@@ -118,7 +118,7 @@ func (w *world) write() {
 	l.values = append(l.values, kv.Pair{Key: w.keys.ChangeLogs() + name, Value: l.encode(), Rev: rev})
 }
 
-// look shows the reader a page: of one revision, or with values of several.
+// look shows the reader a page, whose values are from one revision or from several.
 func (w *world) look(torn bool) {
 	between := func(from kv.Rev) kv.Rev {
 		if !torn {
@@ -148,7 +148,7 @@ func (w *world) look(torn bool) {
 	w.complete = max(w.complete, complete)
 }
 
-// read takes the observer's changes, as Watch and its caller do.
+// read takes the observer's changes in the same way as Watch and its caller.
 func (w *world) read(t *testing.T) {
 	t.Helper()
 	for range 3 {
@@ -205,8 +205,8 @@ func (w *world) readAll() {
 	}
 }
 
-// TestObserverMissesNothing: with any pages, torn or late, a reader knows
-// everything up to the revision that goes with them, and in the end everything.
+// TestObserverMissesNothing: even if pages are torn or late, a reader knows every change up to the
+// pages' revision, and finally every change.
 func TestObserverMissesNothing(t *testing.T) {
 	t.Parallel()
 	for k := range kinds {
@@ -224,7 +224,8 @@ func TestObserverMissesNothing(t *testing.T) {
 					for range 1 + w.rng.IntN(4) {
 						w.write()
 					}
-					// A reader that has not seen a change log cannot know that it was removed by hand.
+					// A reader that has not seen a change log cannot know that somebody removed it
+					// by hand.
 					byHand := seed%2 == 0
 					if byHand && w.rng.IntN(100) == 0 {
 						name := w.pick("")
@@ -334,7 +335,7 @@ func TestObserverStale(t *testing.T) {
 	}
 }
 
-// TestObserverBounded: an observer that nobody reads stays small.
+// TestObserverBounded: an observer stays small even if nothing reads from it.
 func TestObserverBounded(t *testing.T) {
 	t.Parallel()
 	keys := keysOf(t)

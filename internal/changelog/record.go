@@ -10,22 +10,22 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// Limits of a change log. Readers read all change logs whenever one of them changes, so a change
-// costs each process their bytes.
+// These constants limit a change log. When a change log changes, readers read all change logs, so
+// these limits determine what a change costs each process.
 const (
 	maxBytes  = 2 << 10
-	maxIdle   = 512              // bytes of a log that may stay while it is not written
+	maxIdle   = 512              // bytes of a log that stays while no process writes it
 	maxChunks = 8                // entries of one shard's log; readers that are further behind read the log itself
-	maxAge    = 10 * time.Second // of an entry, by the writer's clock, at the next write of the change log
-	maxInline = 768              // bytes of an inline value, besides maxBytes
+	maxAge    = 10 * time.Second // of an entry at the next write, by the writer's clock
+	maxInline = 768              // bytes of an inline value, in addition to maxBytes
 )
 
 // changeLog is the content of a change log's record: the number of its writes, and the names of the
-// records that the latest writes may have changed. The entries are complete after write number
-// floor. A reader that has read the change log up to there, or the whole state at that write's
-// revision, has missed nothing. Other readers must read everything. Entries are hints, never facts
-// (rule S13). An inline value was written in the same transaction, and equals a read at that
-// revision.
+// records that the latest writes may have changed. A changeLog contains the entries of all writes
+// after write number floor. A reader has missed nothing if it has read the change log up to the
+// floor, or the whole state at the floor's revision. Other readers must read all records. Entries
+// are only hints (rule S13). An inline value was written in the same transaction as its entry, and
+// equals the result of a read at that revision.
 type changeLog struct {
 	seq     int64 // of the latest write
 	floor   int64
@@ -38,12 +38,12 @@ type entry struct {
 	seq    int64 // of the write
 	name   string
 	inline string // only in entries of the latest write; see inlineValue
-	// The write's revision and time, if this process knows them.
-	rev kv.Rev    // at the latest; 0 before it was written
-	at  time.Time // at the earliest; zero if it was read
+	// These fields are the write's revision and time, if this process knows them.
+	rev kv.Rev    // an upper bound; 0 before the entry was written
+	at  time.Time // a lower bound; zero if the entry was read
 }
 
-// with returns the change log after one more write.
+// The result is the change log with one more write.
 func (l changeLog) with(k kind, names []string, now time.Time) changeLog {
 	next := changeLog{seq: l.seq + 1, floor: l.floor, lost: l.lost}
 	all := make([]entry, 0, len(names)+len(l.entries))
@@ -72,7 +72,7 @@ func (l changeLog) with(k kind, names []string, now time.Time) changeLog {
 		later[group]++
 		next.entries = append(next.entries, e)
 	}
-	// If some entries of a write are gone, the others are useless.
+	// If some entries of a write were removed, the remaining entries of that write are useless.
 	for n := len(next.entries); n > 0 && next.entries[n-1].seq <= next.floor; n-- {
 		next.entries = next.entries[:n-1]
 	}
@@ -89,8 +89,8 @@ func (l changeLog) withInline(name, value string) changeLog {
 	return l
 }
 
-// written returns the change log after its latest write has been applied at a revision. Earlier
-// writes whose revision is unknown happened before.
+// The result is the change log after its latest write was applied at revision rev. Earlier writes
+// whose revision is unknown were applied before rev.
 func (l changeLog) written(rev kv.Rev) changeLog {
 	if l.floor == l.seq {
 		l.lost = rev
@@ -103,9 +103,10 @@ func (l changeLog) written(rev kv.Rev) changeLog {
 	return l
 }
 
-// encode writes one line: format, number of writes, floor, lost (0 for the revision of this very
-// write), and the entries. Each entry is the name after a colon. If it is not of the same write as
-// the entry before, the number of writes since precedes it. Its inline value follows it.
+// encode writes one line: the format, the number of writes, the floor, lost (0 means the revision
+// of this write), and the entries. An entry is a colon and a name. The entries of a write are
+// together, and the number of later writes precedes the first of these entries. An inline value
+// follows its entry.
 func (l changeLog) encode() []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, kvrecord.Format+" "...)
@@ -131,8 +132,8 @@ func (l changeLog) encode() []byte {
 	return b
 }
 
-// decode reads a change log's record. Its names are copies of the record's bytes; keyOf checks
-// them.
+// decode reads a change log's record. The names are copied from the record's bytes, and keyOf
+// checks them.
 func decode(p kv.Pair) (changeLog, error) {
 	text := kvrecord.Line{Rest: p.Value}
 	text.Format(MaxPiggybackBytes)

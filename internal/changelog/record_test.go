@@ -49,8 +49,8 @@ func TestChangeLogCorrupt(t *testing.T) {
 	}
 }
 
-// FuzzChangeLog checks that a record that can be read is written alike, and costs no
-// more than its bytes to read.
+// FuzzChangeLog checks that a readable record is written back unchanged, and that decoding needs no
+// more memory than the record's size.
 func FuzzChangeLog(f *testing.F) {
 	f.Add([]byte("1 5 2 1 0:shard/a :shard/b 2:member/x"))
 	f.Add([]byte("1 70 2 1 3:s/ff 60:!state/7 later"))
@@ -73,9 +73,9 @@ func FuzzChangeLog(f *testing.F) {
 	})
 }
 
-// TestChangeLogIsComplete writes at random and checks, for a reader of every position,
-// that the entries behind it name everything that was written since, unless it has to
-// read all.
+// TestChangeLogIsComplete makes random writes. For a reader at every position, it checks that the
+// later entries name every record that was written since, unless the reader has to read all
+// records.
 func TestChangeLogIsComplete(t *testing.T) {
 	t.Parallel()
 	for k := range kinds {

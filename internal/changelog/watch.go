@@ -15,14 +15,14 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// New makes a kv.Store of a Store for the namespace of keys. It keeps change logs, and serves Watch
-// from them. The kv.Store owns s.
+// New turns a Store into a kv.Store for one namespace. The kv.Store writes change logs, serves
+// Watch from them, and owns s.
 //
-// The prefixes of one Watch must all be below Keys.State of internal/kvkeys, all below
-// Keys.Logs, or all elsewhere, such as heartbeats, which it follows directly. For other
-// combinations, Watch returns errors.ErrUnsupported. If a reader missed entries, it returns
-// kv.ErrCompacted. After a change of hundreds of records, it does so soon. The longer a full
-// read takes, the more rarely it does so.
+// The prefixes of one Watch must be all below Keys.State (internal/kvkeys), all below Keys.Logs, or
+// all elsewhere. Watch follows other records, such as heartbeats, directly. For any other
+// combination, Watch returns errors.ErrUnsupported. If a reader missed entries, Watch returns
+// kv.ErrCompacted. A single change of hundreds of records can cause this error. The longer full
+// reads take, the less often Watch returns it.
 func New(s Store, namespace string, o Options) kv.Store {
 	keys := kvkeys.Keys(namespace)
 	l := &store{
@@ -41,7 +41,7 @@ func New(s Store, namespace string, o Options) kv.Store {
 	return l
 }
 
-// store is a kv.Store over a Store.
+// store implements kv.Store on top of a Store.
 type store struct {
 	below     Store
 	keys      kvkeys.Keys
@@ -57,12 +57,12 @@ type store struct {
 	feeds  [kinds]feed
 }
 
-// feed holds the change logs of one kind, from this and all other processes. store.mu guards
-// all fields except writers.
+// feed contains the change logs of one kind, from this process and all other processes. store.mu
+// guards all fields except writers.
 type feed struct {
 	writers  writers
 	observer observer
-	complete kv.Rev        // the observer has everything up to here
+	complete kv.Rev        // the observer has seen every change up to this revision
 	latest   kv.Rev        // the latest revision that a page has shown
 	wake     chan struct{} // closed when the observer moves; nil if no watch waits
 	reader   *reader       // nil until the first watch
@@ -78,7 +78,7 @@ type reader struct {
 	err   error // after done
 }
 
-// fullRead is when a full read ended, and how long it took.
+// fullRead records when a full read ended, and how long it took.
 type fullRead struct {
 	end  time.Time
 	took time.Duration
@@ -92,9 +92,10 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.below.Get(ctx, keys...)
 }
 
-// Range reads from the Store. It sees every change that the change logs showed before it began,
-// so its revision is at least theirs. A watch that needs to read everything can begin there.
-// The first full read first reads the change logs, so that such a watch knows their state.
+// Range reads from the Store. The read sees every change that the change logs showed before the
+// read began, so the read's revision is at least the logs' revision. After a full read, a watch can
+// begin at that revision. The first full read begins with the change logs, so the watch knows their
+// state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	whole := kinds // the kind that is read in full
 	switch q.Prefix {
@@ -141,7 +142,7 @@ func (s *store) Close() error {
 	return err
 }
 
-// logged returns the kind of change logs that list the changes of keys with a prefix, if any.
+// logged returns the kind of change log, if any, that lists changes to keys with a prefix.
 func (s *store) logged(prefix string) (kind, bool) {
 	switch {
 	case strings.HasPrefix(prefix, s.keys.State()):
@@ -152,7 +153,7 @@ func (s *store) logged(prefix string) (kind, bool) {
 	return 0, false
 }
 
-// Watch delivers changes. See kv.Store, and New for the prefixes.
+// Watch delivers changes. See kv.Store and, for the prefixes, New.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	logged := 0
 	var kind kind
@@ -177,7 +178,7 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 // watchFunc is the function that a watch calls with changes (see kv.Store).
 type watchFunc = func(rev kv.Rev, changes []kv.Change) error
 
-// watch delivers the changes in the change logs of a kind.
+// watch delivers the changes listed in one kind's change logs.
 func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after kv.Rev, fn watchFunc) error {
 	r, err := s.read(ctx, kind)
 	if err != nil {
@@ -225,16 +226,17 @@ func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after k
 	}
 }
 
-// maxReadChunks is the number of chunks that are read, and kept in memory, together.
+// maxReadChunks limits the number of chunks that are read together, and therefore the number of
+// chunks in memory.
 const maxReadChunks = 16
 
-// deliver reads the changed keys without an inline value, and calls fn with the changes that
-// are newer than revision after. After that, everything up to rev is delivered.
+// deliver reads the changed keys without an inline value, and calls fn with the changes that are
+// newer than revision after. When deliver returns, every change up to rev has been delivered.
 func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, after, rev kv.Rev, fn watchFunc) error {
 	atOnce := s.readKeys
 	if kind == logKind {
 		atOnce = min(atOnce, maxReadChunks)
-		// The chunks of each shard must be in order over all reads.
+		// The chunks of each shard must stay in order across all reads.
 		slices.SortFunc(changed, func(a, b changedKey) int { return strings.Compare(a.key, b.key) })
 	}
 	var changes []kv.Change
@@ -249,7 +251,7 @@ func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, af
 		if len(changed) > 0 && kind == stateKind {
 			continue
 		}
-		upTo := after // nothing is complete until all was read
+		upTo := after // nothing is complete until all chunks are read
 		if len(changed) == 0 {
 			upTo = rev
 		}
@@ -262,7 +264,7 @@ func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, af
 	return nil
 }
 
-// changes returns the changes of some keys. It reads those without an inline value.
+// changes returns the changes of some keys, and reads the records of keys without an inline value.
 func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev) (changes []kv.Change, err error) {
 	var read []changedKey
 	var keys []string
@@ -294,8 +296,8 @@ func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev)
 	return changes, nil
 }
 
-// missed requests a full read, but leaves time between two of them. While thousands of records
-// change, each process reads them a few times rather than thousands of times.
+// The error kv.ErrCompacted requests a full read. It is delayed, so that each process makes only a
+// few full reads while thousands of records change.
 func (s *store) missed(ctx context.Context, kind kind) error {
 	s.mu.Lock()
 	last := s.feeds[kind].full
@@ -316,7 +318,8 @@ func (s *store) missed(ctx context.Context, kind kind) error {
 	}
 }
 
-// read starts to follow the change logs of a kind, if necessary, and waits for the first page.
+// read starts the reader that follows the change logs of a kind, if necessary, and waits for the
+// first page.
 func (s *store) read(ctx context.Context, k kind) (*reader, error) {
 	s.mu.Lock()
 	if s.closed {
@@ -357,7 +360,7 @@ func (s *store) read(ctx context.Context, k kind) (*reader, error) {
 	}
 }
 
-// baseline reads the change logs of a kind, unless they have been read.
+// baseline reads the change logs of a kind, unless they have already been read.
 func (s *store) baseline(ctx context.Context, k kind) error {
 	s.mu.Lock()
 	begun := s.feeds[k].observer.begun
@@ -371,13 +374,13 @@ func (s *store) baseline(ctx context.Context, k kind) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.feeds[k].observer.begun { // otherwise another page was faster, and may be later
+	if !s.feeds[k].observer.begun { // otherwise another page arrived first, and may be newer
 		s.look(k, page)
 	}
 	return nil
 }
 
-// look applies a page of the change logs of a kind. The caller holds the lock.
+// look applies a page of one kind's change logs. The caller holds the lock.
 func (s *store) look(k kind, p *kv.Page) {
 	f := &s.feeds[k]
 	here := p.Rev
@@ -387,7 +390,7 @@ func (s *store) look(k kind, p *kv.Page) {
 	f.complete, f.latest = max(f.complete, p.Rev), max(f.latest, here)
 	before := f.observer.seq
 	if !f.observer.look(p.Pairs, f.latest, time.Now()) {
-		// Earlier pages, of both kinds, prove nothing about the store's present state.
+		// Earlier pages of either kind prove nothing about the store's current state.
 		for k := range s.feeds {
 			f := &s.feeds[k]
 			f.complete, f.latest = 0, 0
@@ -401,7 +404,6 @@ func (s *store) look(k kind, p *kv.Page) {
 	}
 }
 
-// moved wakes the watches of a feed whose observer has moved.
 func (f *feed) moved() {
 	if f.wake != nil {
 		close(f.wake)

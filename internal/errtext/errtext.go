@@ -1,4 +1,4 @@
-// Package errtext formats errors that wrap errors of this module.
+// Package errtext formats errors that wrap this module's other errors.
 package errtext
 
 import (
@@ -11,8 +11,8 @@ import (
 
 const prefix = "tenure: "
 
-// Errorf is like fmt.Errorf, except that it drops the module's prefix from a wrapped error, so
-// that its text has the prefix only once.
+// Errorf is like fmt.Errorf, but drops the module's prefix from a wrapped error. The text of the
+// result therefore has the prefix only once.
 func Errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	text := strings.ReplaceAll(err.Error(), ": "+prefix, ": ")
@@ -30,18 +30,18 @@ type wrapped struct {
 func (e *wrapped) Error() string { return e.text }
 func (e *wrapped) Unwrap() error { return e.err }
 
-// NotApplied is a sentinel for errors after which nothing was written, nor will be. See
+// NotApplied is the type of sentinel errors which mean that nothing was or will be written. See
 // core.NotApplied.
 type NotApplied string
 
 func (e NotApplied) Error() string    { return string(e) }
 func (e NotApplied) NotApplied() bool { return true }
 
-// goName matches a word that may name a field of Go code, and the words before it that suggest so.
+// goName matches a word that may name a Go field, and preceding words that suggest a field.
 var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)\b`)
 
-// InKeys returns err with the fields of settings, a struct, replaced by their yaml keys. A
-// backend's error names the fields, while a configuration file uses the keys.
+// InKeys returns err with the fields of the settings struct replaced by their yaml keys. The errors
+// of backends name fields, but users know only the keys of the configuration file.
 func InKeys(err error, settings any) error {
 	keys := make(map[string]string)
 	collect(reflect.TypeOf(settings), "", "", keys)
@@ -59,7 +59,7 @@ func InKeys(err error, settings any) error {
 	return &wrapped{text, err}
 }
 
-// collect adds the keys of t and of its parts, each below the names of the parts around it.
+// collect adds the keys of t and of its nested structs, with the names of the enclosing structs.
 func collect(t reflect.Type, names, above string, keys map[string]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

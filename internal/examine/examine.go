@@ -1,4 +1,4 @@
-// Package examine contains findings that several backends make.
+// Package examine contains checks that several backends share.
 package examine
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Clock compares a server's clock with this machine's clock before and after it was read.
-// The finding only informs, because Tenure compares no clocks.
+// Clock compares the time that a server reported with this machine's time before and after the
+// query. Because Tenure never compares clocks, the finding is only informational.
 func Clock(before, server, after time.Time) driver.Finding {
 	middle := before.Add(after.Sub(before) / 2)
 	off := server.Sub(middle).Round(time.Millisecond)

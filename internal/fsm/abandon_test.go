@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A stuck handler's lease that is to be released although it runs is released with
-// growing pauses while the store refuses at once (V3).
+// AbandonAfter releases the lease of a stuck handler. While the store immediately refuses the
+// release, the machine repeats it after growing pauses (V3).
 func TestAbandonBacksOff(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// steady makes a machine that has joined beside a number of peers and holds a
-// number of shards.
+// steady returns a joined machine that knows the given number of peers and holds the given number
+// of shards.
 func steady(tb testing.TB, peers, shards int) (m *Machine, now Instant) {
 	tb.Helper()
 	m = New(Config{
@@ -42,7 +42,7 @@ func steady(tb testing.TB, peers, shards int) (m *Machine, now Instant) {
 	return m, 3
 }
 
-// beatOnce sends a heartbeat when it is due and answers it.
+// beatOnce sends a heartbeat when it is due, and answers it.
 func beatOnce(m *Machine) Instant {
 	now := m.WakeAt()
 	call := CallID(0)
@@ -57,8 +57,8 @@ func beatOnce(m *Machine) Instant {
 	return now + 1
 }
 
-// BenchmarkStepBeat is one heartbeat, sent and answered: two steps. The budget
-// is 1 microsecond and no allocation a step.
+// BenchmarkStepBeat sends and answers one heartbeat, in two steps. The budget for each step is 1
+// microsecond and no allocation.
 func BenchmarkStepBeat(b *testing.B) {
 	for _, shards := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
@@ -71,8 +71,7 @@ func BenchmarkStepBeat(b *testing.B) {
 	}
 }
 
-// BenchmarkStepUnchangedView is a page that holds nothing but the heartbeats of
-// the members watched.
+// BenchmarkStepUnchangedView reads a page that contains only the heartbeats of the watched members.
 func BenchmarkStepUnchangedView(b *testing.B) {
 	m, now := steady(b, 4, 1)
 	m.until = Never / 2 // no heartbeat is due in this benchmark
@@ -91,8 +90,8 @@ func BenchmarkStepUnchangedView(b *testing.B) {
 	}
 }
 
-// TestStepsAllocateNothing: neither a heartbeat nor an unchanged view allocates,
-// however many shards are held.
+// TestStepsAllocateNothing: with any number of shards held, neither a heartbeat nor an unchanged
+// view allocates.
 func TestStepsAllocateNothing(t *testing.T) {
 	m, _ := steady(t, 4, 1000)
 	now := beatOnce(m)

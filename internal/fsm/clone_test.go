@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// clone returns an independent copy of the machine. NewSession is shared: the
-// caller replaces it where it has state.
+// clone returns an independent copy of the machine. The copy shares NewSession, so the caller
+// replaces NewSession if it has state.
 func (m *Machine) clone() *Machine {
 	c := *m
 	c.out = nil
@@ -57,10 +57,10 @@ func (m *Machine) clone() *Machine {
 	return &c
 }
 
-// A digest writes states in a canonical form, so that states which behave alike
-// are found equal: instants count from now, and revisions, of which only the
-// order matters, are replaced by their rank among those of the state. It is
-// written twice, the first time to collect the revisions.
+// A digest writes states in a canonical form, which is equal for states that behave alike. Instants
+// count from now. Only the order of revisions matters, so each revision is replaced by its rank
+// among the revisions of the state. Each state is written twice: the first pass collects the
+// revisions.
 type digest struct {
 	buf    []byte
 	revs   []int64
@@ -117,10 +117,9 @@ func (d *digest) owner(o driver.Owner) {
 	d.rev(int64(o.Token))
 }
 
-// fingerprint writes the machine's state. Left out are the configuration, what
-// follows from the rest (alive, index, out, wants, slot), the numbers of calls,
-// which only name them, the error that is only reported, and values that are not
-// read in the current phase.
+// fingerprint writes the machine's state. It omits the configuration, values that follow from the
+// rest (alive, index, out, wants, slot), and the numbers of calls, which only identify the calls.
+// It also omits the error that is only reported, and values that are not read in the current phase.
 func (m *Machine) fingerprint(d *digest) {
 	d.int(int64(m.rng))
 	d.int(int64(m.phase))
@@ -265,8 +264,8 @@ func (m *Machine) fingerprint(d *digest) {
 	}
 }
 
-// TestCloneCoversEveryField fails when a field of the machine's state is added,
-// renamed or removed: clone and fingerprint have to follow.
+// TestCloneCoversEveryField fails when a field of the machine's state is added, renamed or removed.
+// clone and fingerprint then need the same change.
 func TestCloneCoversEveryField(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -292,8 +291,8 @@ func TestCloneCoversEveryField(t *testing.T) {
 	}
 }
 
-// TestCloneIsIndependent clones machines in the middle of a simulation, lets the
-// copies go on, and finds the originals unchanged.
+// TestCloneIsIndependent clones machines in the middle of a simulation, lets the copies continue,
+// and checks that the originals are unchanged.
 func TestCloneIsIndependent(t *testing.T) {
 	t.Parallel()
 	for seed := uint64(1); seed <= 20; seed++ {

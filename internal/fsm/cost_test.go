@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// newCalmWorld makes a world without faults in which everybody wants every shard.
+// newCalmWorld returns a world without faults, in which every member wants every shard.
 func newCalmWorld(members, shards int) *world { return newCalmWorldOf(1, shards, sameTTL(members)) }
 
-// sameTTL is for newCalmWorldOf: each member's TTL is a second.
+// sameTTL returns the TTLs for newCalmWorldOf: a second for each member.
 func sameTTL(members int) []time.Duration {
 	return slices.Repeat([]time.Duration{time.Second}, members)
 }
 
-// newCalmWorldOf makes one of members with the TTLs given.
+// newCalmWorldOf returns a calm world of members with the given TTLs.
 func newCalmWorldOf(seed uint64, shards int, ttls []time.Duration) *world {
 	var names []driver.ShardID
 	for i := range shards {
@@ -48,9 +48,8 @@ func newCalmWorldOf(seed uint64, shards int, ttls []time.Duration) *world {
 	return w
 }
 
-// TestDeathCostsFewCalls: a death costs an eviction or two and the claims of its
-// shards, not one call per member (C9), and the takeover comes within the TTL
-// and a little (V1).
+// TestDeathCostsFewCalls: a death costs one or two evictions and the claims of the dead member's
+// shards, not one call per member (C9). The takeover happens shortly after the TTL (V1).
 func TestDeathCostsFewCalls(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{2, 5, 12, 40} {
@@ -91,8 +90,7 @@ func TestDeathCostsFewCalls(t *testing.T) {
 	}
 }
 
-// TestIdleIsQuiet: with nothing to do, members send heartbeats and nothing else,
-// three a TTL and member (V3).
+// TestIdleIsQuiet: if there is nothing to do, each member sends only three heartbeats per TTL (V3).
 func TestIdleIsQuiet(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorld(5, 10)

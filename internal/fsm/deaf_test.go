@@ -9,9 +9,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A member whose heartbeats arrive and are never answered, while its reads are,
-// goes silent for longer than its TTL after a lapse, so that it can be evicted
-// (C6), and tries again later. One whose heartbeats are refused does not.
+// A member's heartbeats arrive but are never answered, while its reads are answered. After a lapse,
+// the member stays silent for longer than its TTL, so that it can be evicted (C6), and tries again
+// later. A member whose heartbeats are refused does not stay silent.
 func TestUnansweredHeartbeatsGoSilent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func TestUnansweredHeartbeatsGoSilent(t *testing.T) {
 	}
 }
 
-// A bench is one machine, and the calls that it made.
+// A bench is one machine and the calls that it made.
 type bench struct {
 	m     *Machine
 	scene *scene
@@ -97,7 +97,7 @@ type bench struct {
 
 const benchTTL = 1200 * time.Millisecond
 
-// newBench returns one that has joined at instant 0, without any delay.
+// newBench returns a bench that joined at instant 0, without any delay.
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{scene: newScene(), m: New(Config{
@@ -121,7 +121,6 @@ func (b *bench) step(in Input) {
 	}
 }
 
-// pass lets d pass.
 func (b *bench) pass(d time.Duration) {
 	end := b.now.Add(d)
 	for at := b.m.WakeAt(); at <= end; at = b.m.WakeAt() {
@@ -140,7 +139,7 @@ func (b *bench) made(kind EffectKind) (n int) {
 	return n
 }
 
-// take returns the oldest outstanding call of a kind, which the caller answers.
+// take returns the oldest outstanding call of a kind. The caller answers it.
 func (b *bench) take(t *testing.T, kind EffectKind) CallID {
 	t.Helper()
 	for i, e := range b.calls {
@@ -153,8 +152,8 @@ func (b *bench) take(t *testing.T, kind EffectKind) CallID {
 	return 0
 }
 
-// A server that says nothing costs no lease: a heartbeat that is unanswered after
-// TTL/12 is sent again, where another connection may carry it (C4).
+// A silent server costs no lease. If a heartbeat is unanswered after TTL/12, another is sent,
+// possibly over another connection (C4).
 func TestSilentServerCostsNoLease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -171,8 +170,8 @@ func TestSilentServerCostsNoLease(t *testing.T) {
 	}
 }
 
-// An answer that was on its way while the process was stopped does not show that
-// the store can be heard now: heartbeats wait for a read that was asked for since.
+// An answer that was in transit while the process was stopped does not show that the store is
+// reachable now. Heartbeats wait for the answer to a later read.
 func TestReadFromBeforeTheLapse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -189,8 +188,8 @@ func TestReadFromBeforeTheLapse(t *testing.T) {
 	}
 }
 
-// A read of the whole namespace may take longer than half a TTL: its answer permits
-// heartbeats from when it came.
+// A read of the whole namespace may take longer than half a TTL. Its answer permits heartbeats from
+// the answer's arrival on.
 func TestSlowReadIsFresh(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -204,8 +203,8 @@ func TestSlowReadIsFresh(t *testing.T) {
 	}
 }
 
-// A record that gives one token to two sessions is proof of a store that forgot a
-// grant (S14), from whatever source it comes. A release keeps the token, and is not a grant.
+// If records give the same token to two sessions, the store forgot a grant (S14), regardless of the
+// source of the records. A release keeps the token, but is not a grant.
 func TestTokenOfTwoSessionsHalts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

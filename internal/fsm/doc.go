@@ -1,37 +1,38 @@
-// Package fsm is the lease protocol as a pure state machine: no I/O, no clock,
-// no goroutine, no global randomness. Package core runs it; applications use
-// package core. Unstable until v1.
+// Package fsm implements the lease protocol as a pure state machine, without I/O, clocks,
+// goroutines or global randomness. Package core runs the machine. Applications use package core.
+// Package fsm is unstable until v1.
 //
-// [Machine.Step] takes one [Input] and an [Instant] and returns [Effect]s: calls to make, and
-// leases granted, extended and revoked. The machine never waits. [Machine.WakeAt] returns the
-// instant of the next step.
+// [Machine.Step] takes one [Input] and an [Instant], and returns [Effect]s: the calls to make, and
+// the leases that were granted, extended or revoked. The machine never waits. [Machine.WakeAt]
+// returns when the next step is due.
 //
 // # Words
 //
-//   - A member is a process that takes part. It joins under a session, whose id is never used
-//     again. Its record in the store names the session, the node label and the TTL. A heartbeat
-//     changes the version of that record.
-//   - The shard's record names its owner: a session and a token. A grant writes both. A lease is
-//     a grant as its owner sees it. A fence is the shard, session and token of a lease.
-//   - The store serves views: first the records of all members and shards (a resync), and then
-//     each record that changed. An eviction removes a member's record, and with it the session.
-//     The shards that name that session are then free.
-//   - The runner is package core. It makes the calls, and runs a handler for each lease. A
+//   - A member is a process in the namespace. A member joins under a session, whose id is never
+//     reused. The member's record in the store contains the session, the node label and the TTL.
+//     Each heartbeat changes the version of that record.
+//   - The shard's record contains its owner: a session and a token. A grant writes a session and a
+//     token to the record. A lease is a grant from its owner's point of view. A fence is the shard,
+//     session and token of a lease.
+//   - The store serves views. The first view contains the records of all members and shards (a
+//     resync). Each later view contains the changed records. An eviction removes a member's record,
+//     which ends the session. The shards whose records contain that session are then free.
+//   - The runner, package core, makes the calls to the store, and runs a handler for each lease. A
 //     handler that has returned counts as joined.
-//   - A member is eligible unless its application reports that it cannot serve now. The member
-//     publishes its eligibility with its state: priority, weight, metadata, and whether it is
-//     draining.
-//   - An assigner, such as package sharding, plans which member should own which shard. For a
-//     shard it names the members that come first. A standby is a member that wants a shard which
-//     another member owns.
-//   - The host lock is a lock of the operating system that a process may hold for its node label.
-//     Its name is in the member's record.
-//   - The TTL is the member's own unless the text names another. For the pace of heartbeats it is
-//     the smaller of the member's own TTL and the smallest one watched. A heartbeat is sent every
-//     third of it. If no heartbeat is answered in time, trust lapses. The margin, a tenth of the
-//     TTL, is for clocks that run at different rates. The drain budget, 10 s, is how long a
-//     handler may take to return. RankDelay is at least 10 ms, and more on a store that is
-//     polled. These are defaults, which core.Options describes.
+//   - A member is eligible unless its application reports that the member cannot serve now. The
+//     member publishes its eligibility with its state: priority, weight, metadata, and whether it
+//     is draining.
+//   - An assigner, such as package sharding, plans which member should own which shard. For each
+//     shard, the assigner chooses the members that claim first. A standby is a member that wants a
+//     shard that another member owns.
+//   - The host lock is an operating-system lock that a process may hold for its node label. The
+//     member's record contains the name of the lock.
+//   - Unless the text says otherwise, "the TTL" is the member's own TTL. The interval between
+//     heartbeats is a third of the member's TTL or, if smaller, of the smallest TTL that the member
+//     watches. If the store answers no heartbeat before trust runs out, trust lapses. The margin, a
+//     tenth of the TTL, allows for clocks that run at different rates. The drain budget, 10 s, is
+//     how long a handler may take to return. RankDelay is at least 10 ms, and is longer on a polled
+//     store. core.Options describes these defaults.
 //
 // # States
 //
@@ -48,245 +49,256 @@
 //
 // # Replies
 //
-// The machine judges every reply; the runner only carries out effects. A lease is revoked when it
-// may no longer be used. It is settled ([EffSettled]) when its handler was joined and the fate of
-// the shard is decided: released, transferred, lost, refused or unknown. The reply, a view before
-// or instead of the reply, or the end of the session may decide it. Callers that wait for the
-// lease get the same outcome in each case.
+// The machine interprets every reply. The runner only carries out effects. A lease is revoked when
+// it may no longer be used. A lease is settled ([EffSettled]) when its handler has been joined and
+// its outcome is decided: released, transferred, lost, refused or unknown. The outcome may come
+// from the reply, from the end of the session, or from a view that arrives before or instead of the
+// reply. All callers that wait for the lease get the same outcome.
 //
 // # Trust and silence
 //
-// A member trusts its leases for its TTL less the margin, from the instant at which it sent its
-// newest answered heartbeat. Another member counts the silence of its record for the full TTL,
-// from the instant at which it saw the record's newest change. A heartbeat is sent before it can
-// be seen. So a running holder stops before another member evicts it, whatever the network does.
-// Each member measures one duration by its own clock. No instant of one clock is compared with an
-// instant of another: only the clocks' rates matter, and the margin covers how much they differ.
+// A member trusts its leases for its TTL minus the margin, beginning when it sent its newest
+// answered heartbeat. Other members wait for the full TTL, beginning when they saw the newest
+// change to the member's record. A member sends a heartbeat before other members can see it. A
+// running holder therefore stops before another member evicts it, regardless of the network. Each
+// member measures durations by its own clock, and never compares times from different clocks. Only
+// the rates of the clocks matter, and the margin covers their difference.
 //
-// A member evicts another that it has watched in silence for that member's TTL, if the store has
-// served its own heartbeats all the time. In a small cluster each member watches all others, in a
-// large one a few neighbours (WatchAll, WatchFew). If own heartbeats have no answer for half the
-// smallest TTL watched, the store is away or too slow. A silent member then looks like a store that
-// takes no heartbeats. So silence proves nothing, and no member is evicted. When the store answers
-// again, all silence counts from the beginning.
+// If a member has been silent for its TTL, another member evicts it, provided that the store has
+// served the evictor's heartbeats throughout that time. In a small cluster, each member watches all
+// others. In a large cluster, each member watches a few neighbors (WatchAll, WatchFew). If a
+// member's heartbeats are unanswered for half the smallest watched TTL, the store is unreachable or
+// too slow. The store may then also have caused the other members' silence. Silence therefore
+// proves nothing, and this member evicts no other. When the store answers again, the member
+// measures every silence from zero again.
 //
-// During an outage each member's trust runs out, and its work under leases ends. Its shards keep
-// its name in their records. When its reads and a heartbeat are answered again, it gets new
-// tokens for them. So an outage stops work while it lasts and moves no shard.
+// During an outage, each member's trust runs out, and its work under leases ends. The records of
+// the member's shards still contain its session. When the store again answers the member's reads
+// and a heartbeat, the member gets new tokens for its shards. An outage therefore stops work while
+// it lasts, but does not move shards.
 //
-// A late answer to a heartbeat extends trust from the sending of that heartbeat, so for less, or
-// not at all. A call without an answer costs its time-out. It may have been applied; the next
-// view of the record shows that.
+// Trust is measured from when the heartbeat was sent, so a slower answer extends trust by a shorter
+// time. A very late answer does not extend trust. An unanswered call costs only its time-out. The
+// next view of the affected record shows whether the call was applied.
 //
 // # Tokens
 //
-// Each grant of a shard has a greater token than all before. The store accepts a write if its
-// token belongs to the shard's newest grant, and refuses all others. A process that is stopped in
-// the middle of a write cannot stop trusting its lease. The token makes its write harmless once
-// another member has the shard. Until then the store accepts the write, even after trust ended.
-// So a token promises only that the work of two owners never mixes. It protects no work outside
-// the store.
+// Each grant of a shard has a higher token than all earlier grants. The store accepts a write if
+// its token belongs to the shard's newest grant, and refuses all other writes. A process that is
+// stopped in the middle of a write cannot notice that its trust has ended. Once another member has
+// the shard, the token makes that write harmless. Until then, the store accepts the write, even
+// after trust has ended. A token therefore guarantees only that the work of two owners never mixes.
+// Tokens do not protect work outside the store.
 //
 // # The order of successors
 //
-// Members take turns to claim a free shard. Members that watch a silent member take turns in the
-// same way to evict it. First come the members that an assigner named for the shard (InPrefer),
-// then higher recorded priority, then a hash. It is a hash of the node label and of the shard or
-// the silent session, so that the order differs from shard to shard. Each member computes its own
-// place. It waits one RankDelay for each member before it, three at most, and up to half a
-// RankDelay at random. It acts unless a member before it has acted.
+// Members take turns to claim a free shard. In the same way, the members that watch a silent member
+// take turns to evict it. The members that an assigner chose for the shard (InPrefer) come first.
+// The other members follow by recorded priority. Members of equal priority follow by a hash of the
+// node label and the shard or silent session. The order therefore differs from shard to shard. Each
+// member computes its place in the order. The member waits one RankDelay for each preceding member
+// (at most three), plus a random time of up to half a RankDelay. The member then acts unless a
+// preceding member has acted.
 //
-// A planned stop, or a request to give a shard up, drains it: the handler is asked to return.
-// When it has returned, one write names a successor, or the shard is released. The lease stays
-// valid until then, up to the drain budget. Then it is revoked, and the shard stays in this
-// member's name until the handler returns or the process ends.
+// A planned stop, or a request to give up a shard, drains the shard by asking the handler to
+// return. When the handler has returned, one write passes the shard to a successor or releases it.
+// The lease stays valid until then, up to the drain budget. After the drain budget, the lease is
+// revoked, and the shard stays in this member's name until the handler returns or the process ends.
 //
-// A crash and a pause look alike to the others: silence, eviction, a claim. After a short pause
-// nothing has run out. After a pause that outlasted trust, a process first revokes its leases
-// (C8). If another member has the shard by then, the store refuses the writes that the process
-// had begun.
+// The other members cannot distinguish a crash from a pause. In either case, they see silence, an
+// eviction and a claim. After a short pause, a process continues its work. After a pause that
+// lasted longer than its trust, a process first revokes its leases (C8). If another member then has
+// the shard, the store refuses the writes that the process had begun.
 //
 // # Level-triggered
 //
-// A reply, a view or a timer schedules each shard that it concerns, and settle decides from
-// the shard's state alone what it needs next. There is no path that is right only for one
+// Replies, views and timers schedule the shards that they concern. The function settle decides from
+// the shard's state alone which step the shard needs next. No code path depends on a particular
 // order of events (C1, C2).
 //
 // # Rules
 //
-// Comments name the rules that code exists for. A simulation of several machines over a faulty
-// store, an exhaustive exploration and a fuzz target check them. Each rule has been removed once,
-// to see the simulation fail.
+// Comments cite the rules that the code implements. The rules are checked by a simulation of
+// several machines with a faulty store, by an exhaustive exploration and by a fuzz target. Each
+// rule was removed from the code once, to confirm that the simulation then fails.
 //
-// What a machine does:
+// The rules for one machine:
 //
 //   - C1: a token that was given away or revoked is never granted here again.
 //
-//     A token counts as given away once the member sends a release or hand-over that names it, or
-//     closes its session, whatever a reply or view shows later.
+//     A token counts as given away when the member closes its session, or sends a release or
+//     hand-over of the token. Later replies and views do not change this.
 //
-//   - C2: every view, reply and timer decides the fate of a record that names this session: the
-//     member serves it, gets a new token, or releases it.
+//   - C2: after every view, reply or timer, the machine handles each record that names this
+//     session: the member serves the shard, gets a new token, or releases it.
 //
 //   - C3: each attempt to join uses a fresh session.
 //
-//     A join that finds its record already there starts no trust.
+//     A join that finds its record already in the store does not start trust.
 //
 //   - C4: every call has a time-out.
 //
-//     The time-outs of a join and of a claim begin with half a TTL, since one server of several
-//     may be silent. Each call without an answer doubles the next time-out, up to CallTimeout,
-//     since the store may be slow, or slow to connect to. A call that used all of its time counts
-//     as unanswered, even if its error reports that it could not connect. If a heartbeat has no
-//     answer after TTL/12, the member sends another, over another connection if the backend has
-//     one. If answers have recently taken longer, it sends the other after TTL/6, so that not
-//     every heartbeat is sent twice. A failed heartbeat is repeated within TTL/12.
+//     The first time-out of a join or claim is half a TTL, because one of several servers may be
+//     silent. Each unanswered call doubles the next time-out, up to CallTimeout, because the store
+//     or the connection setup may be slow. A call that used up its time-out counts as unanswered,
+//     even if it reports that it could not connect. If a heartbeat is unanswered after TTL/12, the
+//     member sends a second heartbeat, over a different connection if the backend has one. If
+//     answers have recently taken longer, the member sends the second heartbeat after TTL/6, so
+//     that it does not send every heartbeat twice. The member repeats a failed heartbeat within
+//     TTL/12.
 //
-//   - C5: another member's silence counts only while own heartbeats prove that the store
-//     serves.
+//   - C5: another member's silence counts only while this member's heartbeats prove that the store
+//     is serving.
 //
-//     The proof is a chain, whose links are answered heartbeats and the join. Its limit is half
-//     of the smallest TTL watched. If an answer comes later than the limit after the previous
-//     link was sent, the chain is broken, and all silence counts from the beginning. An eviction
-//     is sent only within the limit after the newest link was sent. Once a watched member has
-//     been quiet for half its TTL, this member sends a heartbeat every TTL/12. It does not wait
-//     for answers, so slow answers break no chain.
+//     The proof is a chain of links: the join and the answered heartbeats. The limit between two
+//     links is half of the smallest watched TTL. If the next answer arrives later than this limit
+//     after the previous link was sent, the chain breaks. The measurement of every silence then
+//     restarts. The member sends an eviction only within the limit after it sent the newest link.
+//     Once a watched member has been quiet for half its TTL, this member sends a heartbeat every
+//     TTL/12. The member does not wait for the answers, so slow answers do not break the chain.
 //
-//   - C6: after a lapse of trust a member sends heartbeats only while its reads are answered.
+//   - C6: after a lapse of trust, a member sends heartbeats only while its reads are answered.
 //
-//     Otherwise a member whose requests reach the store, but which gets no answers, would hold
-//     its shards forever. Without an answered read it sends no heartbeat, and may be evicted. A
-//     read ends after half a TTL, so that a silent server delays nothing. One read at a time has
-//     all of CallTimeout, since connecting may take longer.
+//     Without this rule, a member whose requests reach the store, but whose answers are lost, would
+//     hold its shards forever. Without an answered read, the member sends no heartbeat, and may be
+//     evicted. A read ends after half a TTL, so that a silent server causes no delay. One read at a
+//     time may take all of CallTimeout, because connecting may take longer than half a TTL.
 //
-//   - C7: after a lapse without an eviction a member keeps its shards, and gets a new token for
-//     each before it serves it again.
+//   - C7: after a lapse without an eviction, a member keeps its shards, and gets a new token for
+//     each shard before it serves the shard again.
 //
 //   - C8: each step first revokes the leases whose trust or drain budget has run out.
 //
-//   - C9: members claim, and evict, in an order that each can compute: assignment, recorded
+//   - C9: members claim and evict in an order that each member can compute: assignment, recorded
 //     priority, rendezvous hash.
 //
-//     The member whose eviction succeeded reports it, once.
+//     Only the member whose eviction succeeded reports the eviction, and only once.
 //
-//   - C10: a late answer to a heartbeat counts from its sending.
+//   - C10: a late answer to a heartbeat extends trust from when the heartbeat was sent.
 //
-//     At most 24 heartbeats are unanswered at a time, and at most three after a lapse. From the
-//     twelfth on, the member's own TTL sets their pace, even if a shorter one is watched.
+//     At most 24 heartbeats may be unanswered at the same time, and at most three after a lapse.
+//     From the twelfth unanswered heartbeat on, the member's own TTL determines the interval, even
+//     if the member watches a shorter TTL.
 //
-//   - C11: a holder whose shard was taken learns this from its view, at the latest from a resync.
+//   - C11: a holder whose shard was taken learns of the loss from a view, at the latest from a
+//     resync.
 //
-//     Another program may take a shard by a claim that preempts (driver.Claim); the machine never
-//     does. Until the holder learns of it, two processes trust a lease of the shard. The fence
-//     still works.
+//     The machine never preempts, but another program may take a shard with a preempting claim
+//     (driver.Claim). Until the holder learns of the claim, two processes trust a lease of the
+//     shard. The fence still protects the shard's writes.
 //
 //   - C12: the store ends up with the last state that this member reported.
 //
-//     States have numbers. One call is in progress at a time. It is repeated after a back-off
-//     until one succeeds, and a join brings the newest state. Of another member only the newest
-//     state is used. A new state is no sign of life: only heartbeats change the version by which
-//     silence is measured.
+//     The machine numbers the states, and makes one update at a time. The machine repeats the
+//     update after a back-off until the update succeeds. A join also publishes the newest state.
+//     The machine uses only the newest state of another member. A new state is not a sign of life,
+//     because only heartbeats change the version from which members measure silence.
 //
-//   - C13: a shard that this process gives up goes to a member that serves it immediately.
+//   - C13: a shard that this process gives up goes to a member that serves the shard immediately.
 //
-//     If the process was asked to give a shard up and no successor was named, one write names a
-//     standby. This is the first member that an assigner named, or the only other member. Its
-//     heartbeat must have been seen within half its TTL, and it must not be draining. Otherwise
-//     the shard is released, and the members claim it in the order of C9. The member that
-//     released it comes last, for all that saw the release. Unless it leaves, it is among them,
-//     so that no shard stays free.
+//     If the process was asked to give up a shard and no successor was given, one write passes the
+//     shard to a standby. The standby is the first member that an assigner chose, or the only other
+//     member. The standby must not be draining, and its last heartbeat must have been seen within
+//     half its TTL. If there is no such standby, the shard is released, and the members claim it in
+//     the order of C9. Each member that saw the release puts the releaser last in this order.
+//     Unless the releaser leaves, it also claims the shard, so that no shard stays free.
 //
-//     Two kinds of shards are always released. If a handler returned without being asked, the
-//     back-off of V4 would not hold a standby back. If a shard was handed to a session that does
-//     not want it, it could be passed on forever.
+//     A shard whose handler returned without being asked is always released, because the back-off
+//     of V4 would not hold back a standby. A shard that was handed to a session that does not want
+//     it is also released. If such sessions passed the shard to a standby, they could pass it on
+//     forever.
 //
 //   - C14: a member is evicted without waiting for silence if its record has this member's node
 //     label and names the host lock that this process holds.
 //
-//     A lock ends with its process. This process has it now, so the other process has ended. The
-//     eviction names the version seen. A member that sent a heartbeat after it was first seen is
-//     alive, and is evicted for silence only. A missing or different lock proves nothing.
+//     A process's lock ends with the process. If this process has the lock, the other process has
+//     ended. The eviction applies only to the record version that this member saw. A member that
+//     has sent a heartbeat since it was first seen is alive, and can be evicted only for silence. A
+//     missing or different lock proves nothing.
 //
-//   - C15: a member that is not eligible claims no shard of others, is passed over in the order
-//     of C9, and gives its shards to the first member that is.
+//   - C15: a member that is not eligible claims no shards of others, is passed over in the order of
+//     C9, and gives its shards to the first eligible member.
 //
-//     If that member's heartbeats arrive, one write names it; otherwise the shard is released. If
-//     no member is eligible, or the last one leaves while the handler returns, the shard stays.
-//     The giver does not know which shards others want, so it claims its shard again if no member
-//     took it within half a TTL. It gives a shard at most once in BackoffMax, and half as often
-//     each time that the shard came back. When another member becomes eligible, the interval is
+//     If heartbeats of the eligible member are arriving, one write passes the shard to that member.
+//     Otherwise, the shard is released. If no member is eligible, or the last eligible member
+//     leaves before the handler has returned, the giver keeps the shard. The giver does not know
+//     which shards other members want. The giver therefore claims a shard again if no member took
+//     it within half a TTL. The giver gives away a shard at most once per BackoffMax, and half as
+//     often after each return of that shard. When another member becomes eligible, the interval is
 //     BackoffMax again.
 //
 //   - C16: a holder also gives its shards to a member with a higher priority that has been
 //     eligible for the duration Failback.
 //
-//     The holder measures Failback by its own clock: it has seen the member's heartbeats for that
-//     long, without a gap of the member's TTL. Neither C15 nor C16 moves a shard for which an
-//     assigner named members: the assigner moves it.
+//     The holder measures Failback by its own clock. The holder must have seen the member's
+//     heartbeats for that long, without a gap as long as the member's TTL. If an assigner chose
+//     members for a shard, only the assigner moves the shard, so C15 and C16 do not apply.
 //
 //   - C17: a lock (driver.IsLock) is claimed immediately, held briefly, and forgotten when it is
 //     free.
 //
-//     Few members want a lock, and no member knows which. So members claim it without a turn
-//     while no holder is known. It is handed to no standby, and neither C15 nor C16 moves it.
+//     Few members want a lock, and no member knows which other members want it. While no holder is
+//     known, members therefore claim a lock without waiting for a turn. A lock is never handed to a
+//     standby, and neither C15 nor C16 moves it.
 //
-//     After a release each member that wants the lock claims it in the order of C9. That order
-//     has itself and the last two sessions that took the lock while it waited. The session that
-//     released it comes last. If the holder's session has ended, a member claims the lock in the
-//     order of C9, even if it does not want it, and then releases it.
+//     After a release, each member that wants the lock claims it in the order of C9. That order
+//     includes only this member and the last two sessions that took the lock while this member
+//     waited. The session that released the lock comes last. If the holder's session has ended, a
+//     member claims the lock in the order of C9, and releases a lock that it does not want.
 //
-//     A member forgets a free lock that it does not want. It keeps only the greatest token of all
-//     forgotten locks. Up to that token, a lock's token is not granted here without a new one
-//     (C1).
+//     A member forgets a free lock that it does not want, and keeps only the greatest token of all
+//     forgotten locks. If a lock's token does not exceed that greatest token, the machine gets a
+//     new token before it grants the lock (C1).
 //
-//   - C18: a member whose commits the store denies (E5) for two thirds of its TTL, without a success
-//     between, is not eligible (C15) until a commit succeeds.
+//   - C18: a member whose commits the store denies (E5) for two thirds of its TTL, without a
+//     success in between, is not eligible (C15) until a commit succeeds.
 //
-//     The runner measures it. The member's commits then fail without being sent. The runner tries
-//     a commit under a lock, at most once in BackoffMax. So leases do not circulate where no
-//     member may commit. If the store also denies releases, the member sends no heartbeat while
-//     it holds a lease and another member is eligible: the others evict it.
+//     The runner measures how long the store denies the commits. A denied commit of that
+//     member then fails without a retry. The runner tries a commit under a lock, at most once per
+//     BackoffMax. Therefore, leases do not circulate if no member may commit. If the store also
+//     denies releases, the member sends no heartbeat while it holds a lease and another member is
+//     eligible, so the others evict it.
 //
-// The machines together guarantee (M2, A5 and R1 are rules of package driver):
+// The machines together guarantee the following (M2, A5 and R1 are rules of package driver):
 //
 //   - S1: at most one process trusts its lease of a shard, except if the former lease was ended
-//     without waiting for silence. Such an end is a claim that preempts (C11), a member that
-//     supersedes a label whose process still runs (M3), an operator's eviction, or a store that
+//     without waiting for silence. Such an end has four possible causes: a preempting claim (C11),
+//     superseding a label whose process still runs (M3), an operator's eviction, and a store that
 //     lost grants (I2).
 //   - S2: tokens of a shard strictly increase in the order of the grants.
-//   - S3: a write is accepted if and only if its fence is the current grant.
-//   - S4: a lease is reported after a confirmed grant. The effect of a call whose reply was lost
-//     is read from the store.
-//   - S5: after any wait the grant is proven again.
+//   - S3: a write is accepted only if its fence is the current grant.
+//   - S4: a lease is reported only after a confirmed grant. After a lost reply, the machine learns
+//     the effect of the call from the store.
+//   - S5: after any wait, the machine proves the grant again before it is used.
 //   - S6: a revoked lease is never valid here again under the same token.
-//   - S7: every call names exactly the lease or record that it means. A stale call touches no
-//     later lease (M2, A5, R1).
-//   - S8: trust counts from the instant at which the heartbeat was sent.
+//   - S7: every call names exactly the lease or record that it acts on. A stale call does not
+//     affect later leases (M2, A5, R1).
+//   - S8: a lease is trusted from the instant at which the heartbeat was sent.
 //   - S9: a lease is never valid after trust ends, even if the process has not revoked it yet.
 //   - S10: a process that restarts is a new member.
-//   - S11: in each process a shard's handler starts only after the one before it was joined.
-//   - S12: a lease is given back after the work was joined, or not at all.
-//   - S13: views inform, and the store decides. A timer makes each member read the state again.
-//   - S14: if the store was replaced, or grants a token again, all grants stop.
+//   - S11: in each process, a shard's handler starts only after its previous handler was joined.
+//   - S12: a lease is never given up before its work was joined.
+//   - S13: views are only information; the store decides. A timer makes each member reread the full
+//     state.
+//   - S14: if the store was replaced, or grants a token twice, all grants stop.
 //   - S15: a repeated, late or duplicated call changes nothing.
-//   - S16: an error means not applied, applied, unknown, lost or fatal. An error that means none
-//     of them counts as unknown. A lease has at most one write with an unknown outcome, and
-//     numbers it after a head that it saw. So a write that was reported as not applied takes no
-//     effect later.
+//   - S16: an error means not applied, applied, unknown, lost or fatal. Any other error counts as
+//     unknown. A lease has at most one write with an unknown outcome, and numbers this write after
+//     a head that it saw. A write that was reported as not applied therefore takes no effect later.
 //
-// Progress:
+// The machines also guarantee progress:
 //
-//   - V1: a takeover comes in limited time.
+//   - V1: a takeover happens within a limited time.
 //   - V2: no error ends contention permanently.
-//   - V3: load is limited and jittered.
-//   - V4: a lease that ends soon after its start is tried again after a back-off.
-//   - V5: one slow shard delays no other, and no heartbeat.
-//   - V6: a stop hands back all shards that it can, in limited time.
+//   - V3: load on the store is limited, and spread by jitter.
+//   - V4: a shard whose lease ends soon after its start is claimed again after a back-off.
+//   - V5: a slow shard delays neither other shards nor heartbeats.
+//   - V6: a stop takes a limited time, and gives up all shards that it can.
 //
 // # What it does not do
 //
-// It does not write data. Fenced commits are between package core and the store, which compares
-// the fence; they need no trust. Each has a number, so that core learns after a lost reply
-// whether it was applied (core.Lease.Commit). It plans nothing. InWant and InUnwant name the
-// shards that this member wants, and InPrefer gives it the order of claims.
+// The machine does not write data. Package core sends fenced commits to the store, which compares
+// the fence. Commits do not depend on trust. After a lost reply, the commit's number shows core
+// whether the store applied the commit (core.Lease.Commit). The machine does not plan. InWant and
+// InUnwant determine which shards this member wants, and InPrefer gives the order of the claims.
 package fsm

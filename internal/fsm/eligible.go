@@ -7,19 +7,19 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A gift is a shard that this process gave to a member that should have it instead (C15, C16).
+// A gift is a shard that this process gave to a member that should have the shard instead (C15,
+// C16).
 type gift struct {
 	at Instant // when the shard was given
-	n  uint8   // how many times in a row no member took it, up to maxGifts
+	n  uint8   // how many times in a row no member took the shard, up to maxGifts
 }
 
-// maxGifts limits the wait before an untaken shard is given again: BackoffMax times two to the
-// power of n.
+// maxGifts limits gift.n. The wait before an untaken shard is given away again is BackoffMax times
+// two to the power of n.
 const maxGifts = 10
 
-// giftTTLs is the number of TTLs after a gift within which a returned shard counts as untaken. It
-// covers the TTL of a new owner, which may have died, and the wait until the shard is claimed
-// again.
+// A shard that returns within giftTTLs TTLs after a gift counts as untaken. This period allows for
+// the TTL of a new owner that may have died, and for the wait before the next claim of the shard.
 const giftTTLs = 3
 
 // setEligible makes this process ineligible for a reason, or eligible if why is empty.
@@ -31,7 +31,7 @@ func (m *Machine) setEligible(why string) {
 	m.cfg.Member.Update++
 	m.yieldAt = m.now
 	for i := range m.shards {
-		if s := &m.shards[i]; s.waiting { // for a turn that no longer applies
+		if s := &m.shards[i]; s.waiting { // it waits for a turn that no longer applies
 			s.waiting, s.notBefore = false, m.now
 		}
 	}
@@ -43,7 +43,7 @@ func (m *Machine) setEligible(why string) {
 	m.dueFree()
 }
 
-// bar reads from a peer's state whether the peer is eligible.
+// bar records whether a peer is eligible, according to the peer's state.
 func (m *Machine) bar(p *peer) {
 	was := p.barred
 	p.barred = p.member.Ineligible() != ""
@@ -53,8 +53,8 @@ func (m *Machine) bar(p *peer) {
 	m.yieldAt = m.now
 }
 
-// precedes reports whether a peer should get what this process holds, either now or once it has
-// lived for Failback.
+// precedes reports whether a peer should get the shards that this process holds, either now or
+// after the peer has lived for Failback.
 func (m *Machine) precedes(p *peer) bool {
 	switch {
 	case p.silent || p.barred || p.member.Draining:
@@ -65,8 +65,8 @@ func (m *Machine) precedes(p *peer) bool {
 	return m.cfg.Failback > 0 && p.member.Priority > m.cfg.Member.Priority
 }
 
-// patience returns how long a preceding member must live before it gets what this one holds. It
-// also returns the cause.
+// patience returns how long a preceding member must live before it gets the shards that this member
+// holds, and the reason for giving them up.
 func (m *Machine) patience() (time.Duration, Cause) {
 	if m.cfg.Ineligible != "" {
 		return 0, CauseIneligible
@@ -74,9 +74,8 @@ func (m *Machine) patience() (time.Duration, Cause) {
 	return m.cfg.Failback, CauseFailback
 }
 
-// successor returns the first member, in the order of C9, that should have a thing instead of
-// this one. Without such a member, it returns nil. newest is when the newest of these members
-// qualified.
+// successor returns the first member, in the order of C9, that should have a shard instead of this
+// member, or nil. The second result is the latest time at which such a member first qualified.
 func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	wait, _ := m.patience()
 	for _, p := range m.peers {
@@ -91,8 +90,8 @@ func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	return first, newest
 }
 
-// lookForSuccessors schedules each held shard if another member should have it. It also
-// determines when time alone may change that.
+// lookForSuccessors schedules each held shard that another member should have. It also computes
+// when the passing of time may change the result.
 func (m *Machine) lookForSuccessors() {
 	m.yieldAt = Never
 	wait, _ := m.patience()
@@ -116,9 +115,9 @@ func (m *Machine) lookForSuccessors() {
 	}
 }
 
-// yieldsTo returns the member, if any, that should have a shard that this process wants and
-// has. It also returns from when on. If an assigner named members for the shard, the assigner
-// moves it.
+// yieldsTo returns the member that should get a shard that this process wants and has, or nil. The
+// second result is the earliest time at which that member should get the shard. If an assigner
+// chose members for the shard, only the assigner moves it.
 func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	s := &m.shards[i]
 	if wait, _ := m.patience(); wait == 0 && m.cfg.Ineligible == "" || m.lapsed || s.heirs != (Heirs{}) || driver.IsLock(s.name) {
@@ -127,7 +126,7 @@ func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	p, newest := m.successor(hash(string(s.name)))
 	if g := m.gifts[i]; p != nil && g != nil {
 		wait := m.cfg.BackoffMax
-		if newest <= g.at { // only members that it was given to before
+		if newest <= g.at { // no further member has qualified since the shard was given
 			wait <<= g.n
 		}
 		from = g.at.Add(wait)
@@ -135,7 +134,7 @@ func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	return p, from
 }
 
-// If another member should have the shard, settleHeld asks the handler of a held lease to stop.
+// settleHeld asks the handler of a held lease to stop if another member should have the shard.
 func (m *Machine) settleHeld(i int32) {
 	p, from := m.yieldsTo(i)
 	switch {
@@ -151,9 +150,9 @@ func (m *Machine) settleHeld(i int32) {
 	}
 }
 
-// reconsider decides who gets a wanted shard whose record names this process but that has no
-// held lease. It may be another member, or this process, for example if the other member has
-// gone while the handler returned.
+// reconsider decides which member gets a wanted shard whose record contains this session while no
+// lease is held. The chosen member may be this process or another member. This process keeps the
+// shard if, for example, the other member left while the handler returned.
 func (m *Machine) reconsider(i int32) {
 	o := m.shards[i].own
 	p, from := m.yieldsTo(i)
@@ -165,7 +164,6 @@ func (m *Machine) reconsider(i int32) {
 	o.yield, o.to, o.chosen = true, p.member.Session, true
 }
 
-// given notes that a shard is sent to the member that should have it.
 func (m *Machine) given(i int32) {
 	if m.gifts[i] == nil {
 		m.gifts[i] = &gift{}
@@ -173,18 +171,18 @@ func (m *Machine) given(i int32) {
 	m.gifts[i].at = m.now
 }
 
-// cameBack counts how many times a given shard returned because no member took it.
+// cameBack counts how many times in a row a given shard came back because no member took it.
 func (m *Machine) cameBack(i int32) {
 	switch g := m.gifts[i]; {
 	case g == nil:
-	case m.now > g.at.Add(giftTTLs*m.cfg.Member.TTL): // another member has had it since
+	case m.now > g.at.Add(giftTTLs*m.cfg.Member.TTL): // another member has had the shard since then
 		g.n = 0
 	default:
 		g.n = min(g.n+1, maxGifts)
 	}
 }
 
-// takeBack handles a wanted, free shard while this process is not eligible. It claims the shard
+// takeBack handles a wanted, free shard while this process is not eligible. The shard is claimed
 // only if this process gave it away recently and no member took it within half a TTL.
 func (m *Machine) takeBack(i int32) {
 	s, g := &m.shards[i], m.gifts[i]

@@ -11,10 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// judged makes a process eligible, or not.
 func (w *world) judged(q *process, why string) { w.step(q, Input{Kind: InEligible, Reason: why}) }
 
-// patient gives every process a BackoffMax and a Failback.
 func (w *world) patient(backoff, failback time.Duration) {
 	for _, q := range w.procs {
 		for _, cfg := range []*Config{&q.cfg, &q.m.cfg} {
@@ -23,7 +21,7 @@ func (w *world) patient(backoff, failback time.Duration) {
 	}
 }
 
-// holder is the process that holds the first shard, nil if there is none.
+// holder returns the process that holds the first shard, or nil.
 func (w *world) holder() *process {
 	if q := w.owner(w.store.shards[0].owner.Session); q != nil && q.trusts(0, q.local(w.now)) {
 		return q
@@ -31,9 +29,9 @@ func (w *world) holder() *process {
 	return nil
 }
 
-// TestEligibilityAtRandom: whoever is eligible when, and with deaths and restarts: while
-// some process is eligible no shard is without an owner for longer than the TTL and a few
-// calls; and the moves are bounded by time, not by how often anybody changes (C15, C16).
+// TestEligibilityAtRandom changes which processes are eligible, with deaths and restarts. While
+// some process is eligible, no shard lacks an owner for longer than the TTL and a few calls. Even
+// if eligibility changes often, the number of moves in a given time is limited (C15, C16).
 func TestEligibilityAtRandom(t *testing.T) {
 	t.Parallel()
 	const (
@@ -52,7 +50,7 @@ func TestEligibilityAtRandom(t *testing.T) {
 			q.says = q.m.State()
 		}
 		w.run(int64(3 * ttl))
-		since, unowned := make([]int64, n), make([]int64, shards) // when it came to be so; -1: it is not
+		since, unowned := make([]int64, n), make([]int64, shards) // when this state began; -1: not in this state
 		for i := range unowned {
 			unowned[i] = -1
 		}
@@ -83,8 +81,7 @@ func TestEligibilityAtRandom(t *testing.T) {
 	}
 }
 
-// checkGaps checks that no shard is without an owner for long while some process is
-// eligible and lives.
+// checkGaps checks that no shard lacks an owner for long while some live process is eligible.
 func (w *world) checkGaps(t *testing.T, since, unowned []int64, most time.Duration) {
 	t.Helper()
 	for i, q := range w.procs {
@@ -112,8 +109,9 @@ func (w *world) checkGaps(t *testing.T, since, unowned []int64, most time.Durati
 	}
 }
 
-// TestGiftThatNobodyTakes: what a member gave up and nobody took it has again within the
-// TTL, and gives up again less and less often, until somebody else may take it (C15).
+// TestGiftThatNobodyTakes: if no member takes a shard that a member gave up, the giver gets the
+// shard back within the TTL. It gives up the shard at growing intervals, until another member takes
+// it (C15).
 func TestGiftThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(20)
@@ -158,8 +156,8 @@ func TestGiftThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// TestSuccessorIsGone: while its handler returned the member that was to have the shard
-// ceased to be eligible: the holder keeps it (C15).
+// TestSuccessorIsGone: if the successor becomes ineligible while the holder's handler returns, the
+// holder keeps the shard (C15).
 func TestSuccessorIsGone(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -170,13 +168,13 @@ func TestSuccessorIsGone(t *testing.T) {
 		for _, q := range w.procs {
 			w.judged(q, "ill")
 		}
-		// What they say arrives before the handler has returned.
+		// The new states arrive before the handler has returned.
 		r := &giver.runs[0]
 		w.run(w.now + int64(w.between(0, 5*time.Millisecond)))
 		if r.active && w.stats.yields == 0 {
 			t.Fatalf("seed %d: the handler was not asked to stop", seed)
 		}
-		w.run(w.now + int64(300*time.Millisecond)) // less than until it is taken back
+		w.run(w.now + int64(300*time.Millisecond)) // less than the time until the shard is taken back
 		if w.holder() == nil {
 			t.Fatalf("seed %d: nobody has the shard: its record is %s", seed, showOwner(w.store.shards[0].owner))
 		}
@@ -192,8 +190,8 @@ func TestSuccessorIsGone(t *testing.T) {
 	}
 }
 
-// TestAssignedStays: shards of which anybody said who claims them first are the assigner's to
-// move.
+// TestAssignedStays: if an assigner named the members that claim a shard first, only the assigner
+// moves the shard.
 func TestAssignedStays(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorldOf(1, 1, sameTTL(3))
@@ -216,8 +214,8 @@ func TestAssignedStays(t *testing.T) {
 	}
 }
 
-// TestIneligibleHaveNoTurn: members that are not eligible are passed over in the order of
-// C9, as heirs too.
+// TestIneligibleHaveNoTurn: members that are not eligible are passed over in the order of C9, even
+// if they are heirs.
 func TestIneligibleHaveNoTurn(t *testing.T) {
 	t.Parallel()
 	const delay = time.Second
@@ -242,8 +240,8 @@ func TestIneligibleHaveNoTurn(t *testing.T) {
 	}
 }
 
-// TestFailbackStartsAnew: a member that was away for its TTL, or not eligible, has not lived
-// for as long (C16).
+// TestFailbackStartsAnew: if a member was away for its TTL, or was not eligible, the time that it
+// must live restarts (C16).
 func TestFailbackStartsAnew(t *testing.T) {
 	t.Parallel()
 	const failback = 8 * time.Second
@@ -251,7 +249,7 @@ func TestFailbackStartsAnew(t *testing.T) {
 		name string
 		away func(w *world, q *process)
 	}{
-		{"silent", func(w *world, q *process) { // longer than its TTL, and not evicted
+		{"silent", func(w *world, q *process) { // for longer than its TTL, but not evicted
 			w.down, w.outages = true, append(w.outages, outage{from: w.now})
 			w.run(w.now + int64(2*time.Second))
 			w.restore()

@@ -8,8 +8,9 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// A member joins and claims a shard, then the store falls silent: the machine ends the lease by itself, in virtual time.
-// Its runner answers each call once; this one answers as an empty store does.
+// A member joins and claims a shard. Then the store falls silent, and the machine ends the lease
+// without the store, in virtual time. A runner answers each call once. The runner of this example
+// answers like an empty store.
 func Example() {
 	const ttl = time.Second
 	m := fsm.New(fsm.Config{

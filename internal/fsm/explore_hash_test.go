@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// hash is of the canonical form of the whole state. Two states of the same hash
-// are taken to be the same; with 64 bits and a million states the chance that any
-// two differ is one in 30 million.
+// hash returns a hash of the entire state in canonical form. States with the same hash are assumed
+// to be equal. With 64 bits and a million states, the probability that two different states have
+// the same hash is one in 30 million.
 func (c *cosmos) hash(d *digest, seed maphash.Seed) uint64 {
 	d.revs, d.second, d.now = d.revs[:0], false, c.now
 	c.fingerprint(d)
@@ -89,8 +89,8 @@ func (d *digest) view(v *driver.View) {
 	}
 }
 
-// flying writes a request by what it asks, and by which outstanding call it
-// belongs to, if any: a reply to a call that ended is ignored.
+// flying writes a request as its kind and the outstanding call that it belongs to, if any. A reply
+// to a call that has ended is ignored.
 func (d *digest) flying(f flying, p *explored) {
 	place := -1
 	for i := range p.calls {

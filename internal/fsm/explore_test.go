@@ -17,33 +17,32 @@ var (
 	exploreStates = flag.Int("explore-states", 20_000, "how many states one exploration visits at most")
 )
 
-// A cosmos is one state of a small configuration: the machines, the store, what
-// is in flight, and how many faults are left. All clocks agree.
+// A cosmos is one state of a small configuration: the machines, the store, the messages in flight,
+// and the number of faults that are left. All clocks agree.
 type cosmos struct {
 	store   *modelStore
 	procs   []*explored
 	flight  []flying
 	now     Instant
 	budget  faultBudget
-	history *step                        // how it came about
+	history *step                        // the steps that led to this state
 	log     func(p *member, text string) // nil: none
 }
 
-// A faultBudget bounds an exploration by what goes wrong in it, rather than by its
-// length alone. A delay lets time pass to the next wake or time-out of somebody
-// although something that has been sent has not arrived; without one the network
-// is quick, and delivers in any order.
+// A faultBudget limits the faults in an exploration, in addition to its length. A delay lets time
+// pass to the next wake or time-out of some process although a message has not arrived. Without
+// delays, the network is quick, and delivers in any order.
 type faultBudget struct{ losses, delays, pauses, crashes, toggles, judgements int }
 
 type explored struct {
 	*member
 	dead, paused bool
-	late         bool   // it was paused, and has not handled anything since
-	deaf, stuck  bool   // in scripts: hears nothing; its handler does not return
+	late         bool   // it was paused, and has handled nothing since
+	deaf, stuck  bool   // in scripts: it gets no replies; its handler does not return
 	told         []bool // handlers that may return
 	cursor       int64
-	asked        Instant // when the Observe call under way began
-	view         *parcel // its answer on the way
+	asked        Instant // when the Observe call in progress began
+	view         *parcel // the answer on its way
 }
 
 // flying is a request to the store, or its reply.
@@ -52,7 +51,7 @@ type flying struct {
 	rep *parcel
 }
 
-// A step is one choice, and those before it.
+// A step is one choice, with the choices before it.
 type step struct {
 	before *step
 	text   string
@@ -87,7 +86,6 @@ func newCosmos(members int, name driver.ShardID) *cosmos {
 
 func (c *cosmos) lock() bool { return driver.IsLock(c.name()) }
 
-// name is that of the one shard.
 func (c *cosmos) name() driver.ShardID { return c.store.shards[0].name }
 
 func (c *cosmos) clone() *cosmos {
@@ -104,7 +102,7 @@ func (c *cosmos) clone() *cosmos {
 	return &n
 }
 
-// The world of a member, in an exploration.
+// These methods implement outside for the members of an exploration.
 
 func (c *cosmos) ask(p *member, e *Effect) {
 	c.note(p, showEffect(e))
@@ -156,8 +154,8 @@ func (c *cosmos) trusting(p *member, sh int) *driver.Fence {
 	return nil
 }
 
-// next is the earliest instant at which some process has something to do: a
-// time-out or a wake.
+// next returns the earliest instant at which some process has something to do: a time-out or a
+// wake.
 func (c *cosmos) next() Instant {
 	at := Never
 	for _, p := range c.procs {
@@ -176,7 +174,6 @@ func (p *explored) due() Instant {
 	return at
 }
 
-// serve lets the store handle a request.
 func (c *cosmos) serve(pkt *packet) *parcel {
 	w := world{store: c.store, rules: c.procs[0].rules, quiet: true}
 	c.store.now, w.now = int64(c.now), int64(c.now)
@@ -190,8 +187,8 @@ type action struct {
 	do   func(c *cosmos)
 }
 
-// actions lists what may happen next, in a fixed order. The fair ones come first:
-// those that are no fault. What is due in a process that runs happens at once.
+// actions lists the possible next steps, in a fixed order. Fair steps, which are not faults, come
+// first. Due steps of a running process happen immediately.
 func (c *cosmos) actions(faults bool) []action {
 	var out []action
 	add := func(who int, name string, do func(c *cosmos)) {
@@ -200,7 +197,7 @@ func (c *cosmos) actions(faults bool) []action {
 	for i, p := range c.procs {
 		if !p.dead && !p.paused && p.due() <= c.now {
 			add(i, "wake", func(c *cosmos) { c.wake(i) })
-			if !p.late { // else what arrived meanwhile may come first
+			if !p.late { // otherwise, messages that arrived during the pause may be handled first
 				return out
 			}
 		}
@@ -273,7 +270,7 @@ func (c *cosmos) actions(faults bool) []action {
 	return out
 }
 
-// wake handles what is due in one process: the oldest time-out, else a wake.
+// wake handles what is due in one process: the oldest time-out or, if there is none, a wake.
 func (c *cosmos) wake(i int) {
 	p := c.procs[i]
 	for k := range p.calls {
@@ -285,7 +282,7 @@ func (c *cosmos) wake(i int) {
 	p.step(c.now, Input{Kind: InWake})
 }
 
-// faults adds the steps that use up the budget.
+// faults adds the steps that consume the budget.
 func (c *cosmos) faults(add func(who int, name string, do func(c *cosmos))) {
 	if c.budget.losses > 0 {
 		for i := range c.flight {
@@ -331,7 +328,6 @@ func (c *cosmos) toggle(i int) {
 	p.step(c.now, Input{Kind: InUnwant, Shard: c.name()})
 }
 
-// judge makes a member eligible, or not eligible.
 func (c *cosmos) judge(i int) {
 	p, why := c.procs[i], ""
 	if p.barred == "" {
@@ -340,25 +336,23 @@ func (c *cosmos) judge(i int) {
 	p.step(c.now, Input{Kind: InEligible, Reason: why})
 }
 
-// take removes something in flight.
 func (c *cosmos) take(i int) flying {
 	f := c.flight[i]
 	c.flight = append(c.flight[:i], c.flight[i+1:]...)
 	return f
 }
 
-// apply takes one step, in place.
 func (c *cosmos) apply(a action) {
 	c.history = &step{c.history, fmt.Sprintf("%v %s %d", time.Duration(c.now), a.name, a.who)}
 	a.do(c)
 	for i, p := range c.procs {
 		p.late = p.late && (i != a.who || a.name == "resume")
-		p.m.rng = 1 // how often it was drawn from is no difference between two states
+		p.m.rng = 1 // the number of draws does not distinguish two states
 	}
 }
 
-// settle lets everything that is no fault happen, oldest first, for a while, and
-// checks that the shard then has an owner if anybody wants it (W1).
+// settle lets every step that is not a fault happen, oldest first, for a while. It then checks that
+// the shard has an owner if any member wants it (W1).
 func (c *cosmos) settle(d time.Duration) {
 	for _, p := range c.procs {
 		p.paused = false
@@ -401,8 +395,8 @@ func (c *cosmos) settle(d time.Duration) {
 	c.judged(rules, record)
 }
 
-// judged checks, at a calm end, that no member keeps a shard that another one is to have
-// (C15, C16), unless that one was given it and did not take it.
+// judged checks, at a calm end, that no member keeps a shard that another member should have (C15,
+// C16). A member may keep a shard that the other member was given and did not take.
 func (c *cosmos) judged(rules ignored, record driver.Owner) {
 	for _, p := range c.procs {
 		if p.dead || record.Session == "" || record.Session != p.m.Session() || p.shunned(0) {
@@ -419,9 +413,9 @@ func (c *cosmos) judged(rules ignored, record driver.Owner) {
 	}
 }
 
-// explore visits every state that can be reached, breadth first, up to a number
-// of states, and returns how many there were and to which depth they are
-// complete. Every so many states are followed to a calm end.
+// explore visits the reachable states, breadth first, up to a number of states. It returns the
+// number of states, and the depth to which all states were visited. At regular intervals, explore
+// follows a state to a calm end.
 func explore(from *cosmos, depth, most, settleEvery int) (states, complete int, settled int, v *violation, at *cosmos) {
 	seed := maphash.MakeSeed()
 	var d digest
@@ -464,8 +458,7 @@ func explore(from *cosmos, depth, most, settleEvery int) (states, complete int, 
 	return len(seen), complete, settled, nil, nil
 }
 
-// calm runs a configuration, without faults and without choices, until a
-// condition holds.
+// calm runs a configuration, without faults or choices, until a condition is true.
 func (c *cosmos) calm(t *testing.T, until func() bool) {
 	t.Helper()
 	for range 10_000 {
@@ -481,15 +474,15 @@ func (c *cosmos) calm(t *testing.T, until func() bool) {
 	t.Fatalf("the start of the exploration was not reached:\n%v", c.history)
 }
 
-// wanted is where everybody wants the shard and nobody has joined.
+// wanted returns a state in which every member wants the shard and none has joined.
 func (c *cosmos) wanted(*testing.T) {
 	for _, p := range c.procs {
 		p.step(c.now, Input{Kind: InWant, Shard: c.name()})
 	}
 }
 
-// held is where the first member holds the shard, the others are live, and
-// nothing is in flight.
+// held returns a state in which the first member holds the shard, the others are live, and nothing
+// is in flight.
 func (c *cosmos) held(t *testing.T) {
 	c.wanted(t)
 	c.calm(t, func() bool {
@@ -501,7 +494,7 @@ func (c *cosmos) held(t *testing.T) {
 	})
 }
 
-// beatReply goes on to where the reply to a heartbeat of the holder is on its way.
+// beatReply continues until the reply to a heartbeat of the holder is on its way.
 func (c *cosmos) beatReply(t *testing.T) int {
 	found := -1
 	c.calm(t, func() bool {
@@ -515,14 +508,14 @@ func (c *cosmos) beatReply(t *testing.T) int {
 	return found
 }
 
-// ill is where the holder is not eligible, and has just found out.
+// ill returns a state in which the holder has just found out that it is not eligible.
 func (c *cosmos) ill(t *testing.T) {
 	c.held(t)
 	c.judge(0)
 }
 
-// returned is where the member with the higher priority has just joined, while the other
-// one holds the shard.
+// returned returns a state in which the member with the higher priority has just joined, while the
+// other member holds the shard.
 func (c *cosmos) returned(t *testing.T) {
 	for _, p := range c.procs {
 		p.cfg.Failback, p.m.cfg.Failback = 400*time.Millisecond, 400*time.Millisecond
@@ -534,15 +527,16 @@ func (c *cosmos) returned(t *testing.T) {
 	c.calm(t, func() bool { return c.procs[0].m.Session() != "" && len(c.flight) == 0 })
 }
 
-// stalled is where the holder was stopped while that reply was on its way.
+// stalled returns a state in which the holder was stopped while the reply to its heartbeat was in
+// transit.
 func (c *cosmos) stalled(t *testing.T) {
 	c.held(t)
 	c.beatReply(t)
 	c.procs[0].paused = true
 }
 
-// stopped is where the holder has been stopped nearly long enough to be evicted,
-// after the reply to its last heartbeat took long. It may run again at any step.
+// stopped returns a state in which the holder has been stopped almost long enough to be evicted,
+// after a slow reply to its last heartbeat. It may run again at any step.
 func (c *cosmos) stopped(t *testing.T) {
 	c.held(t)
 	f := c.take(c.beatReply(t))
@@ -554,9 +548,9 @@ func (c *cosmos) stopped(t *testing.T) {
 	c.calm(t, func() bool { return c.now >= since.Add(850*time.Millisecond) })
 }
 
-// TestExplore visits every interleaving, time advance, lost request and lost
-// reply of small configurations, as deep as the bounds allow. How many states a
-// level has, and so how deep a bounded run gets, is printed.
+// TestExplore visits every interleaving, advance of time, lost request and lost reply of small
+// configurations, as deep as the limits allow. It prints the number of states at each depth, which
+// determines how deep a limited run gets.
 //
 //	go test ./internal/fsm -run TestExplore -v -args -explore-states 500000
 func TestExplore(t *testing.T) {

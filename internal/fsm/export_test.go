@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// A Recorder gets what the processes of a simulation do. Run names a process: one that was
-// started again has another one. Wall is the real time.
+// A Recorder records the steps of a simulation's processes. Run names a process, which gets a new
+// name when it is restarted. Wall is the real time.
 type Recorder interface {
 	Step(run string, cfg *Config, wall int64, now Instant, in *Input, out []Effect)
-	// Acked is called for a commit of one entry, which has number seq.
+	// Acked is called for each commit of one entry, with the entry's number seq.
 	Acked(run string, wall int64, f driver.Fence, n driver.WriteNo, seq driver.Seq)
 }
 
-// Simulate runs the simulation of a seed. The error is the rule that it broke, with why.
+// Simulate runs the simulation of a seed. The error names the broken rule and the reason.
 func Simulate(seed uint64, r Recorder) error {
 	if _, v := recordSeed(seed, newIgnored(), nil, r); v != nil {
 		return errors.New(v.rule + ": " + v.text)
@@ -26,17 +26,17 @@ func Simulate(seed uint64, r Recorder) error {
 	return nil
 }
 
-// scenes gets what the machines do of tests that build one case; nil: nobody does.
+// scenes, if not nil, records the machines of tests that construct a single case.
 var scenes Recorder
 
-// sceneCount makes the names of scenes different.
+// sceneCount keeps the names of scenes distinct.
 var sceneCount atomic.Int64
 
-// RecordScenes has r get what the machines do of tests that build one case. A run is named
-// SCENE/PROCESS there; the processes of a scene share a store. r is safe for concurrent use.
+// RecordScenes makes r record the machines of tests that construct a single case. A run is named
+// SCENE/PROCESS. The processes of a scene share a store. r is safe for concurrent use.
 func RecordScenes(r Recorder) { scenes = r }
 
-// A scene is the part of a Recorder that one test's machines have.
+// A scene is the part of a Recorder for the machines of one test.
 type scene struct {
 	r    Recorder
 	name string
@@ -50,7 +50,7 @@ func newScene() *scene {
 	return &scene{scenes, fmt.Sprintf("scene-%d", sceneCount.Add(1))}
 }
 
-// step has the machine take a step, which s notes unless it is nil.
+// step makes the machine take a step. Unless s is nil, s records the step.
 func (s *scene) step(m *Machine, now Instant, in Input) []Effect {
 	if s == nil {
 		return m.Step(now, in)
@@ -69,7 +69,7 @@ func (s *scene) Acked(run string, wall int64, f driver.Fence, n driver.WriteNo, 
 	s.r.Acked(s.name+"/"+run, wall, f, n, seq)
 }
 
-// Mutants are the mutants if -mutants asks for them.
+// Mutants returns the mutants if -mutants asks for them.
 func Mutants() (names []string, edits [][]mutate.Edit) {
 	for _, m := range mutants {
 		if mutantsFlag.On() {

@@ -7,20 +7,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A plan says how nasty one run is: chances per packet, and how often a fault of
-// which kind begins.
+// A plan describes the faults of one run: the probability per packet of each fault, and how often
+// each kind of fault begins.
 type plan struct {
 	loseRequest, loseReply, duplicate float64
 	late                              float64 // packets that take up to 3.5 s
-	middling                          float64 // replies that take near a third of the TTL
+	middling                          float64 // replies that take about a third of the TTL
 	slowJoin                          float64 // joins whose reply takes about a quarter of the TTL
 	loseJoin                          float64 // joins whose reply is lost
-	retry                             float64 // calls refused at once, certainly not applied
-	reset                             float64 // calls whose connection breaks at once, applied or not
-	onGrant                           float64 // grants after which the holder is cut off or stopped at once
-	blur                              float64 // items of a batch whose outcome is not told
+	retry                             float64 // calls refused immediately, certainly not applied
+	reset                             float64 // calls whose connection breaks immediately, applied or not
+	onGrant                           float64 // grants after which the holder is immediately cut off or stopped
+	blur                              float64 // items of a batch whose outcome is not reported
 	zombie                            float64 // handlers that write after a revocation, unchecked
-	stuck                             float64 // handlers that outlive the drain budget by far
+	stuck                             float64 // handlers that far outlive the drain budget
 	writeEvery                        time.Duration
 	faultEvery                        time.Duration
 	faults                            []fault
@@ -85,7 +85,7 @@ func (w *world) anyone() *process { return w.procs[w.rng.IntN(len(w.procs))] }
 
 func (w *world) anyShard() int { return w.rng.IntN(len(w.store.shards)) }
 
-// pauseOne stops a process as SIGSTOP or a suspended machine does.
+// pauseOne stops a process, as SIGSTOP or a suspended machine does.
 func (w *world) pauseOne() { w.pause(w.anyone(), w.between(30*time.Millisecond, 3*time.Second)) }
 
 func (w *world) pause(q *process, d time.Duration) {
@@ -98,7 +98,7 @@ func (w *world) pause(q *process, d time.Duration) {
 	w.after(d, func() { w.resume(q) })
 }
 
-// resume lets a process handle, in any order, what came while it was stopped.
+// resume lets a process handle, in any order, the messages that arrived while it was stopped.
 func (w *world) resume(q *process) {
 	if !q.up || !q.paused {
 		return
@@ -113,7 +113,7 @@ func (w *world) resume(q *process) {
 	}
 }
 
-// afterGrant strikes a process at the worst moment.
+// afterGrant injects a fault into a process at the worst moment.
 func (w *world) afterGrant(q *process) {
 	idx := q.idx
 	w.after(w.between(0, 20*time.Millisecond), func() {
@@ -139,8 +139,8 @@ func (w *world) crashOne() {
 	w.restart(q, w.between(time.Millisecond, 3*time.Second), w.chance(0.3))
 }
 
-// restart ends a process and begins a new one after a while: another machine
-// under the same node label, which may supersede the former session.
+// restart ends a process and starts a new one after a while. The new process represents another
+// machine under the same node label, which may supersede the former session.
 func (w *world) restart(q *process, after time.Duration, supersede bool) {
 	q.up, q.paused, q.inbox = false, false, nil
 	next := *q
@@ -151,7 +151,7 @@ func (w *world) restart(q *process, after time.Duration, supersede bool) {
 	})
 }
 
-// start puts the successor of q in its place.
+// start replaces q with its successor.
 func (w *world) start(q *process, supersede bool) {
 	cfg := q.cfg
 	cfg.Member.Supersede = supersede && w.alone(q)
@@ -168,7 +168,7 @@ func (w *world) start(q *process, supersede bool) {
 	}
 }
 
-// alone reports whether the node label of q is its own: only then may it
+// alone reports whether no other process has the node label of q. Only then may the process
 // supersede.
 func (w *world) alone(q *process) bool {
 	for _, o := range w.procs {
@@ -183,7 +183,6 @@ func (w *world) cutOne() {
 	w.cut(w.anyone(), w.rng.IntN(4), w.between(200*time.Millisecond, 5*time.Second))
 }
 
-// cut ends one direction of a link, or both.
 func (w *world) cut(q *process, which int, d time.Duration) {
 	if q.reqCut || q.repCut {
 		return
@@ -201,8 +200,8 @@ func (w *world) cut(q *process, which int, d time.Duration) {
 	})
 }
 
-// slowThenGone is the case for which trust is counted from the sending: replies
-// come slowly, and then nothing comes at all.
+// slowThenGone makes replies arrive slowly, and then lets nothing arrive. This case is why trust is
+// measured from when a heartbeat was sent.
 func (w *world) slowThenGone() {
 	q := w.anyone()
 	if q.slow {
@@ -223,8 +222,8 @@ func (w *world) slowThenGone() {
 	})
 }
 
-// outage makes the store unreachable for everybody, now, or after it answered
-// slowly for a while: then some answers arrive when it is out of reach already.
+// outage makes the store unreachable for all processes, immediately or after a period of slow
+// answers. Some slow answers arrive after the store has become unreachable.
 func (w *world) outage() {
 	if w.sluggish {
 		return
@@ -263,13 +262,13 @@ func (w *world) restore() {
 	}
 }
 
-// input gives a process an input from its application, when it runs.
+// input gives a running process an input from its application.
 func (w *world) input(q *process, d time.Duration, fn func()) {
 	w.at(d, event{kind: evInput, proc: q.idx, inc: q.inc, fn: fn})
 }
 
-// toggle wants or does not want a shard any more, and may change its mind at
-// once.
+// toggle makes a process want a shard, or no longer want it. The process may change its mind
+// immediately.
 func (w *world) toggle() {
 	q, sh := w.anyone(), w.anyShard()
 	n := 1 + w.rng.IntN(3)
@@ -304,7 +303,7 @@ func (w *world) unwant(q *process, sh int) {
 	w.tell(q, sh)
 }
 
-// preempt is an operator who moves a shard to some live session.
+// preempt acts as an operator who moves a shard to a live session.
 func (w *world) preempt() {
 	if len(w.store.members) == 0 || w.down {
 		return
@@ -321,8 +320,8 @@ func (w *world) preempt() {
 	w.wakeObservers()
 }
 
-// evictByOperator ends a live session; its exclusion is given up, as for a
-// superseded one.
+// evictByOperator ends a live session. As with a superseded session, the exclusion of its leases is
+// no longer guaranteed.
 func (w *world) evictByOperator() {
 	if len(w.store.members) == 0 || w.down {
 		return
@@ -352,7 +351,7 @@ func (w *world) handlerStalls() {
 	})
 }
 
-// leaveAndReturn is a process that is stopped and started anew without crashing.
+// leaveAndReturn stops a process in an orderly way and starts it again.
 func (w *world) leaveAndReturn() {
 	q := w.anyone()
 	w.input(q, 0, func() {
@@ -361,7 +360,7 @@ func (w *world) leaveAndReturn() {
 	})
 }
 
-// calm ends all faults: who is stopped runs, who is dead comes back, or not.
+// calm ends all faults. Stopped processes continue, and dead processes may be restarted.
 func (w *world) calm() {
 	w.quiet = true
 	w.tracef("faults end")

@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// fuzzed drives one machine with inputs made of bytes, nonsense included: replies
-// to calls that were never made, results of other lengths, views of another
-// world. It checks what must hold whatever the world does.
+// fuzzed drives one machine with inputs made from bytes. Some inputs are nonsense: replies to calls
+// that were never made, results of wrong lengths, views of another world. fuzzed checks the
+// properties that hold for all inputs.
 type fuzzed struct {
 	t     *testing.T
 	data  []byte
@@ -40,7 +40,7 @@ func (f *fuzzed) pick(n int) int { return int(f.byte()) % n }
 
 func (f *fuzzed) shard() driver.ShardID { return driver.ShardID('a' + byte(f.pick(3))) }
 
-// session is this machine's own, a peer's, or nobody's.
+// session returns this machine's session, a peer's session, or an unknown one.
 func (f *fuzzed) session() driver.SessionID {
 	switch f.pick(5) {
 	case 0, 1:
@@ -99,9 +99,8 @@ func (f *fuzzed) view() *driver.View {
 	return v
 }
 
-// input makes the next input. Most replies answer a call that is outstanding;
-// every machine-made call is answered at most once, as the runner promises, but
-// stale and invented ones come as well.
+// input makes the next input. Most replies answer an outstanding call. As the runner promises,
+// every call of the machine is answered at most once, but stale and invented replies occur as well.
 func (f *fuzzed) input() Input {
 	in := Input{Shard: f.shard(), SentAt: max(0, f.now-Instant(f.pick(8))*Instant(50*time.Millisecond))}
 	switch f.pick(16) {
@@ -262,7 +261,7 @@ func newFuzzed(t *testing.T, data []byte) *fuzzed {
 	return f
 }
 
-// corpus is where the fuzzer starts.
+// corpus is the input from which the fuzzer starts.
 func corpus() [][]byte {
 	rng := rng(1)
 	var out [][]byte
@@ -276,8 +275,8 @@ func corpus() [][]byte {
 	return out
 }
 
-// FuzzStep feeds any sequence of inputs to one machine: it does not panic, and
-// its grants and revocations stay in order.
+// FuzzStep feeds any sequence of inputs to one machine. The machine does not panic, and its grants
+// and revocations stay in order.
 //
 //	go test ./internal/fsm -run '^$' -fuzz FuzzStep -fuzzminimizetime 5x
 func FuzzStep(f *testing.F) {
@@ -287,7 +286,7 @@ func FuzzStep(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { newFuzzed(t, data).run() })
 }
 
-// TestFuzzCorpusReachesEverything: without some of every effect the fuzz target
+// TestFuzzCorpusReachesEverything: every kind of effect occurs, because otherwise the fuzz target
 // proves little.
 func TestFuzzCorpusReachesEverything(t *testing.T) {
 	t.Parallel()
@@ -307,7 +306,7 @@ func TestFuzzCorpusReachesEverything(t *testing.T) {
 	}
 }
 
-// TestErrorsAreClosed: what the fuzz target uses as unknown is unknown.
+// TestErrorsAreClosed: the errors that the fuzz target uses as unknown mean an unknown outcome.
 func TestErrorsAreClosed(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{errTimeout, errNetwork, errors.Join(errTimeout)} {

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// granted starts the handler of a lease: it learns the head if it has to, and
-// commits at random.
+// granted starts the handler of a lease. The handler reads the head if necessary, and commits at
+// random.
 func (w *world) granted(p *member, sh int) {
 	q := w.procs[p.idx]
 	w.stats.grants++
@@ -23,15 +23,14 @@ func (w *world) granted(p *member, sh int) {
 	}
 }
 
-// yields asks the handler to stop.
 func (w *world) yields(p *member, sh int) {
 	w.tracef("m%d   -> yield %s", p.idx, showFence(p.runs[sh].fence))
 	w.stats.yields++
 	w.tell(w.procs[p.idx], sh)
 }
 
-// revoked tells the handler to stop. Some do not look: they try one more write,
-// numbered as the store would take it, so that only the fence stands against it.
+// revoked asks the handler to stop. Some handlers ignore this and try one more write, with the
+// number that the store expects, so that only the fence can refuse the write.
 func (w *world) revoked(p *member, sh int, cause Cause) {
 	q := w.procs[p.idx]
 	w.tracef("m%d   -> revoke %s token %d: %v", p.idx, q.runs[sh].fence.Shard, q.runs[sh].fence.Token, cause)
@@ -46,7 +45,7 @@ func (w *world) revoked(p *member, sh int, cause Cause) {
 	w.tell(q, sh)
 }
 
-// tell asks the handler to stop. Most return soon, some late, some very late.
+// tell asks the handler to stop. Most handlers return soon, some late, and some very late.
 func (w *world) tell(q *process, sh int) {
 	r := &q.runs[sh]
 	if !r.active || r.told {
@@ -69,8 +68,8 @@ func (w *world) planWrite(q *process, sh int) {
 	w.at(w.between(time.Millisecond, w.plan.writeEvery), event{kind: evWrite, proc: q.idx, inc: q.inc, shard: sh, token: q.runs[sh].fence.Token})
 }
 
-// write makes the handler's next write and sends it. A blind one skips the check
-// of its own lease and numbers at the store's head.
+// write sends the handler's next write. A blind handler does not check its lease, and uses the
+// number that follows the store's head.
 func (w *world) write(q *process, sh int, token driver.Token, blind bool) {
 	r := &q.runs[sh]
 	if r.fence.Token != token || !r.active && !blind {
@@ -106,8 +105,7 @@ func (w *world) sendWrite(q *process, sh int, hw *handlerWrite) {
 	w.at(q.cfg.Member.TTL/4, event{kind: evWriteTimeout, proc: q.idx, inc: q.inc, shard: sh, token: hw.write.Fence.Token, gen: uint32(hw.id.index)})
 }
 
-// writeAgain sends a write of unknown outcome again: the same one, under the
-// same number and nonce (S15).
+// writeAgain resends a write with an unknown outcome, under the same number and nonce (S15).
 func (w *world) writeAgain(q *process, sh int, token driver.Token, index uint32) {
 	r := &q.runs[sh]
 	if r.fence.Token == token && r.pending != nil && r.pending.id.index == int(index) && q.trusts(sh, q.local(w.now)) {
@@ -115,7 +113,6 @@ func (w *world) writeAgain(q *process, sh int, token driver.Token, index uint32)
 	}
 }
 
-// committed handles the reply to a write.
 func (w *world) committed(q *process, pkt *packet, res driver.CommitResult) {
 	r := &q.runs[pkt.shard]
 	if r.fence.Token != pkt.token {
@@ -138,8 +135,8 @@ func (w *world) committed(q *process, pkt *packet, res driver.CommitResult) {
 		}
 		return
 	case errors.As(res.Err, &conflict):
-		// Under a current fence nobody else writes: either this very write was
-		// applied before, or an earlier one of this lease was.
+		// Under a current fence, no other session writes. Either this write or an earlier write of
+		// this lease was therefore applied before.
 		r.number = conflict.Head.Number
 	default:
 		r.number = res.Head.Number

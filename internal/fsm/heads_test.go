@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A lone machine that joined, at the instant now, with the effects of its last step.
+// A lone is a machine that has joined, the current instant, and the effects of its last step.
 type lone struct {
 	*Machine
 	t       *testing.T
@@ -29,7 +29,7 @@ func newLone(t *testing.T, ttl time.Duration) *lone {
 
 func (l *lone) step(in Input) { l.effects = l.scene.step(l.Machine, l.at, in) }
 
-// last is the newest effect of a kind in the last step; nil if there is none.
+// last returns the newest effect of a kind in the last step, or nil.
 func (l *lone) last(kind EffectKind) *Effect {
 	for i := len(l.effects) - 1; i >= 0; i-- {
 		if l.effects[i].Kind == kind {
@@ -50,8 +50,8 @@ func (l *lone) join(shards ...driver.ShardID) {
 	l.step(Input{Kind: InJoined, Call: join.Call})
 }
 
-// TestHeadOfAnotherRecord: a head is believed with the record that it came with, and no
-// other; then a grant by a view needs no read.
+// TestHeadOfAnotherRecord: a head counts only with the record that arrived with it. If a view
+// grants a lease by that record, no read is necessary.
 func TestHeadOfAnotherRecord(t *testing.T) {
 	t.Parallel()
 	old, now := driver.Head{Number: 1, Token: 4}, driver.Head{Number: 2, Token: 6}
@@ -87,9 +87,9 @@ func TestHeadOfAnotherRecord(t *testing.T) {
 	}
 }
 
-// TestClaimInFlightIsWaitedFor: a view that tells of the grants of a large call before
-// its reply starts no lease that would have to read its head, until the reply is
-// overdue; with the heads it does.
+// TestClaimInFlightIsWaitedFor: a view shows the grants of a large call before the reply arrives. A
+// lease whose head is not in the view starts only when the reply is overdue. If the view contains
+// the heads, the leases start.
 func TestClaimInFlightIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	const n, ttl = 1000, time.Second
@@ -150,8 +150,8 @@ func TestClaimInFlightIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestCallsAreBounded: a call has at most maxItems items, the next follows its reply,
-// and each shard is in one of them.
+// TestCallsAreBounded: a call has at most maxItems items, the next call follows the reply, and each
+// shard is in one of the calls.
 func TestCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 2*maxItems + 100

@@ -6,85 +6,86 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// An Instant is a duration since the process started. Its clock never steps, and counts the
-// time for which the machine was suspended. Wall time cannot enter the machine.
+// An Instant is a duration since the process started. The clock that measures Instants never jumps,
+// and includes the time that the computer was suspended. The state machine never sees wall time.
 type Instant time.Duration
 
 // Never is later than every instant.
 const Never = Instant(1<<63 - 1)
 
-// Add returns the instant d later.
+// Add returns the instant d after t.
 func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
 
 // Sub returns the time from u to t.
 func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 
-// Config configures a machine. All durations must be positive unless zero has a documented
-// meaning. core.Options sets the defaults and checks how they relate.
+// Config configures a machine. Every duration must be positive, unless zero has a documented
+// meaning. Package core sets the defaults and checks the durations against each other.
 type Config struct {
-	// Member is this process's description of itself until InUpdate. NewSession sets its Session
-	// at each attempt to join.
+	// Member is this process's initial description of itself, which InUpdate replaces. NewSession
+	// sets Member.Session at each attempt to join.
 	Member     driver.Member
-	NewSession func() driver.SessionID // an id never used before; C3
+	NewSession func() driver.SessionID // returns an id that was never used before (C3)
 
-	Interval     time.Duration // between two heartbeats, TTL/3
-	Jitter       float64       // share of Interval subtracted at random, 0 to 0.5
-	Margin       time.Duration // subtracted from the TTL to give the time of trust
-	DrainBudget  time.Duration // for a handler to return before the lease is revoked
-	AbandonAfter time.Duration // after a revocation, release even if the handler still runs; 0: never
-	Resync       time.Duration // between two full reads of the namespace (C2, S13)
-	CallTimeout  time.Duration // of every call except heartbeats
-	RankDelay    time.Duration // between the candidates for one shard or eviction (C9)
-	BackoffMin   time.Duration // first wait after a failed join or a lease given back
-	BackoffMax   time.Duration // longest such wait; they double
-	WatchAll     int           // with up to this many other members, watch all
-	WatchFew     int           // with more, watch this many predecessors by session id
-	Seed         uint64        // of jitter and back-off
+	Interval     time.Duration // the time between two heartbeats, TTL/3
+	Jitter       float64       // the largest share of Interval that is randomly subtracted, 0 to 0.5
+	Margin       time.Duration // the part of the TTL without trust
+	DrainBudget  time.Duration // the time for a handler to return before the lease is revoked
+	AbandonAfter time.Duration // time from a revocation to the release if the handler still runs; 0: never
+	Resync       time.Duration // the time between two full reads of the namespace (C2, S13)
+	CallTimeout  time.Duration // the time-out of every call except heartbeats
+	RankDelay    time.Duration // the delay between two candidates for one shard or eviction (C9)
+	BackoffMin   time.Duration // first wait after a failed join or a lease that was given up early
+	BackoffMax   time.Duration // the longest such wait; the waits double
+	WatchAll     int           // with up to this many other members, the machine watches all of them
+	WatchFew     int           // with more members, it watches this many predecessors by session id
+	Seed         uint64        // seed of jitter and back-off
 
-	// HostLock is the identity of the lock that this process holds and that ends with the
-	// process. It is empty if the process holds none (C14).
+	// HostLock is the identity of the lock that this process holds until it ends, or empty if the
+	// process holds no lock (C14).
 	HostLock string
 
-	// Ineligible is the reason why this process is not eligible, until InEligible. It is empty
-	// if the process is eligible (C15).
+	// Ineligible is the reason why this process is not eligible, until an InEligible replaces it.
+	// The reason is empty if the process is eligible (C15).
 	Ineligible string
-	// Failback is how long a member with a higher priority must live and be eligible before it
-	// gets the shards that this process holds (C16). 0: never.
+	// Failback is how long a member with a higher priority must live and be eligible before it gets
+	// the shards that this process holds (C16). If Failback is 0, a higher priority moves no
+	// shards.
 	Failback time.Duration
 }
 
 // HostLockKey is the key of MemberState.Meta under which the other members see HostLock.
 const HostLockKey = "_lock"
 
-// CallID names one outstanding call. Its reply has the same id. The machine ignores replies to
-// calls that are no longer outstanding, including duplicates.
+// CallID identifies an outstanding call. The call's reply has the same id. The machine ignores
+// duplicate replies and replies to calls that are no longer outstanding.
 type CallID uint64
 
-// InputKind is the kind of an Input.
+// InputKind identifies what an Input reports.
 type InputKind uint8
 
-// The inputs, and which fields of Input they use.
+// These are the inputs, and the fields of Input that they use.
 const (
-	// InWake: only time has passed. It is expected at or after Machine.WakeAt.
+	// InWake: only time has passed. The machine expects InWake at or after Machine.WakeAt.
 	InWake InputKind = iota
-	// InWant: this process wants Shard, or all of Shards. It claims free shards no earlier than
-	// after Wait.
+	// InWant: this process wants Shard, or all of Shards. This process claims no free shard before
+	// Wait has passed.
 	InWant
-	// InUnwant: this process no longer wants Shard, or Shards. A held lease drains. The shard is
-	// then handed to session To if that is not empty and lives, and otherwise released.
+	// InUnwant: this process no longer wants Shard, or Shards. A held lease drains. If session To
+	// is alive, the shard is then handed to To. If To is empty or not alive, the shard is released.
 	InUnwant
-	// InDrained: the handler that was started for the grant of Shard and Token has returned.
+	// InDrained: the handler of the lease with Shard and Token has returned.
 	InDrained
-	// InStalled: the handler of Shard and Token makes no progress. The lease is revoked as if
-	// its drain budget were spent.
+	// InStalled: the handler of the lease with Shard and Token makes no progress. The machine
+	// revokes the lease in the same way as after the drain budget.
 	InStalled
-	// InFenced: a commit under Shard and Token was refused. Owner is the record that refused
-	// it, or zero if that is unknown.
+	// InFenced: a commit under the lease with Shard and Token was refused. Owner is the record that
+	// made the store refuse the commit, or zero if that record is unknown.
 	InFenced
-	// InObserved: View, a page of changes, was requested at instant SentAt.
+	// InObserved: View, a page of changes, was requested at SentAt.
 	InObserved
-	// InJoined to InClosed are replies to the effect with the same Call. Err is the call-level
-	// error.
+	// InJoined to InClosed are replies to the effect with the same Call id. Err is the error of the
+	// whole call.
 	InJoined
 	InBeaten
 	InAcquired    // Results, one per claim
@@ -94,28 +95,28 @@ const (
 	InUpdated
 	InRead
 	InClosed
-	// InLeave: this process permanently gives up its session. All leases still held are
-	// revoked. If no handler runs, the record is removed. Otherwise, it is left to be evicted.
+	// InLeave: this process permanently gives up its session. All leases still held are revoked. If
+	// no handler runs, the record is removed. Otherwise, the record stays until it is evicted.
 	InLeave
 	// InStoreChanged: a call that the machine did not make returned Err, which matches
 	// driver.ErrStoreChanged (I1).
 	InStoreChanged
-	// InPrefer: for each of Shards, wanted here or not, Heirs names the sessions that claim it
-	// first when it is free (C9). This is only advice. An heir that does not live, or does not
-	// act, is passed over.
+	// InPrefer: for each of Shards, Heirs lists the sessions that claim the shard first when it is
+	// free (C9). This process need not want the shards. Heirs are only advice, so the members pass
+	// over an heir that is not alive or does not act.
 	InPrefer
-	// InUpdate: this process publishes State from now on. The machine numbers it.
+	// InUpdate: this process publishes State from now on. The machine gives the state a number.
 	InUpdate
-	// InEligible: from now on this process is not eligible, because of Reason. If Reason is
-	// empty, it is eligible (C15).
+	// InEligible: from now on, this process is not eligible, because of Reason. If Reason is empty,
+	// the process is eligible (C15).
 	InEligible
 )
 
-// Heirs are the sessions that claim a shard before all others, in this order. Empty sessions, and
-// those that do not live, are passed over.
+// Heirs are the sessions that claim a shard before all others, in this order. Empty sessions and
+// sessions that are not alive are passed over.
 type Heirs [2]driver.SessionID
 
-// Input is one thing that happened. Its Kind determines which fields are used.
+// Input describes one thing that happened. The Kind field determines which other fields are used.
 type Input struct {
 	Kind      InputKind
 	Shard     driver.ShardID
@@ -135,13 +136,13 @@ type Input struct {
 	Reason    string
 }
 
-// EffectKind is the kind of an Effect.
+// EffectKind identifies what an Effect requests.
 type EffectKind uint8
 
-// The effects, and which fields of Effect they use.
+// These are the effects, and the fields of Effect that they use.
 const (
-	// EffJoin to EffClose request one call each, in the name of Session, with Timeout. The runner
-	// answers each exactly once, and judges no reply.
+	// EffJoin to EffClose request one call each, on behalf of Session, with Timeout. The runner
+	// answers each of these effects exactly once, and does not interpret replies.
 	EffJoin EffectKind = iota + 1 // Member
 	EffBeat
 	EffAcquire  // Claims
@@ -149,34 +150,34 @@ const (
 	EffRelease  // Fences
 	EffEvict    // Suspects
 	EffUpdate   // State
-	// EffRead requests one small linearizable read of anything. Only whether it is answered
-	// matters (C6).
+	// EffRead requests one small linearizable read of any item. The machine needs to know only
+	// whether the read is answered (C6).
 	EffRead
-	// EffClose requests the closing of Session.
+	// EffClose asks the runner to close Session.
 	EffClose
-	// EffResync requests another full read of the namespace. The runner ends the Observe call
-	// in progress and starts one with an empty cursor. If the call in progress has an empty
-	// cursor, it continues, and another follows.
+	// EffResync requests another full read of the namespace. The runner ends the Observe call in
+	// progress and starts another with an empty cursor. If the cursor of the call in progress is
+	// already empty, that call continues, and another call follows.
 	EffResync
-	// EffGrant: Fence is granted until Until. Head is the shard's head if HeadKnown.
+	// EffGrant: Fence is granted until the time Until. With HeadKnown, Head is the shard's head.
 	EffGrant
-	// EffExtend: all leases of Session are trusted until Until.
+	// EffExtend: all leases of Session are trusted until the time Until.
 	EffExtend
 	// EffRevoke: Fence may no longer be used, because of Cause.
 	EffRevoke
-	// EffSettled: the lease of Fence is over, with Outcome. It comes exactly once for each
-	// EffGrant: after the EffRevoke, after the handler was joined, and before the next EffGrant
-	// of the shard. It is the answer to callers that wait for the lease, whether a reply, a view
-	// or the end of the session decided it.
+	// EffSettled: the lease of Fence has ended, and Outcome is how it ended. EffSettled follows
+	// each EffGrant exactly once: after the EffRevoke, after the handler was joined, and before the
+	// next EffGrant of the shard. EffSettled answers the callers that wait for the lease, whether a
+	// reply, a view or the end of the session decided the outcome.
 	EffSettled
 	// EffYield: the runner should ask the handler of Fence to stop, because of Cause. The shard
 	// goes to another member, although this process still wants it.
 	EffYield
-	// EffEvent: an event for operators: Event, Peer, Err, Cause.
+	// EffEvent reports an event to operators, with Event, Peer, Err and Cause.
 	EffEvent
 )
 
-// Effect is one thing that the runner must do. Its slices belong to the receiver.
+// Effect is one thing that the runner must do. The receiver owns the Effect's slices.
 type Effect struct {
 	Kind      EffectKind
 	Call      CallID
@@ -203,15 +204,15 @@ type Effect struct {
 // Cause is the reason why a lease ended.
 type Cause uint8
 
-// The causes of a Revoke.
+// These are the causes of an EffRevoke.
 const (
 	CauseReleased     Cause = iota + 1 // its handler was asked to stop, and returned
 	CauseReturned                      // its handler returned while the shard was wanted
-	CauseLapsed                        // no heartbeat succeeded in time: trust ended
-	CauseFenced                        // the store refused a write under it
+	CauseLapsed                        // trust ended before a heartbeat succeeded
+	CauseFenced                        // the store refused a write under the lease
 	CausePreempted                     // the record names another lease
 	CauseSessionLost                   // the session was evicted or superseded
-	CauseDrainBudget                   // its handler did not return in time
+	CauseDrainBudget                   // its handler did not return within the drain budget
 	CauseStalled                       // its handler made no progress
 	CauseLeft                          // the process left before its handler returned
 	CauseStoreChanged                  // the store was replaced
@@ -233,48 +234,48 @@ func (c Cause) String() string {
 	return "unknown"
 }
 
-// Outcome is the way in which a lease was settled.
+// Outcome is how a lease was settled.
 type Outcome uint8
 
-// The outcomes of an EffSettled, and which of its fields they use.
+// These are the outcomes of an EffSettled, and the fields of Effect that they use.
 const (
 	// OutcomeReleased: the shard was released.
 	OutcomeReleased Outcome = iota + 1
-	// OutcomeTransferred: the shard was transferred to the session in Owner. If the shard was
-	// wanted here again, this is the process's own session.
+	// OutcomeTransferred: the shard was transferred to the session in Owner. If this process wanted
+	// the shard again, Owner contains this process's session.
 	OutcomeTransferred
-	// OutcomeUnknown: the record is Owner, of a later lease. No reply shows how the shard left
-	// this lease.
+	// OutcomeUnknown: the record is now Owner, which belongs to a later lease. How this lease ended
+	// is unknown.
 	OutcomeUnknown
-	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries again,
-	// and no caller waits for that.
+	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries to give up
+	// the shard again, and no caller waits for the new attempt.
 	OutcomeRefused
-	// OutcomeLost: the lease was revoked before its handler returned, or the session
-	// ended before the shard was given back, because of Cause.
+	// OutcomeLost: because of Cause, the lease was revoked before its handler returned, or the
+	// session ended before the shard was given up.
 	OutcomeLost
 )
 
-// Event is the kind of an EffEvent.
+// Event identifies what an EffEvent reports.
 type Event uint8
 
-// The events.
+// These are the kinds of events.
 const (
 	EventJoined      Event = iota + 1 // Session joined
-	EventJoinFailed                   // Err; tried again after a back-off
-	EventBeatFailed                   // Err
+	EventJoinFailed                   // Err is the reason; the machine tries again after a back-off
+	EventBeatFailed                   // Err is the reason
 	EventLapsed                       // trust ended; the session may still exist; Err is the reason, if known
-	EventRegained                     // trust is back; shards get new tokens
+	EventRegained                     // the session is trusted again; shards get new tokens
 	EventSessionLost                  // Session is gone
-	EventPeerJoined                   // Peer
+	EventPeerJoined                   // Peer joined
 	EventPeerUpdated                  // Peer changed its state
 	EventPeerGone                     // Peer left or was evicted by any member
 	EventPeerSilent                   // Peer was silent for its TTL
-	EventPeerDead                     // Peer's process has ended, as its lock is held here (C14)
+	EventPeerDead                     // Peer's process has ended, because its lock is held here (C14)
 	EventPeerEvicted                  // this process evicted Peer
-	EventCallFailed                   // a claim, transfer, release, eviction or update: Err
-	EventHalted                       // Err; nothing more is granted
-	EventCloseFailed                  // Err; Session is left to be evicted
-	EventIneligible                   // this process is not eligible: Err
+	EventCallFailed                   // Err is the error of a claim, transfer, release, eviction or update
+	EventHalted                       // Err is the reason; no further lease is granted
+	EventCloseFailed                  // Err is the reason; Session stays until it is evicted
+	EventIneligible                   // this process is not eligible; Err is the reason
 	EventEligible                     // this process is eligible again
 )
 

@@ -11,7 +11,7 @@ import (
 
 const lockA driver.ShardID = driver.LockPrefix + "a"
 
-// crowd joins beside n members that come first in the order of C9.
+// crowd joins a namespace with n members that precede this one in the order of C9.
 func (l *lone) crowd(n int, shards ...driver.ShardState) {
 	l.t.Helper()
 	l.join("s")
@@ -29,7 +29,7 @@ func lockState(id driver.SessionID, token driver.Token) driver.ShardState {
 	return driver.ShardState{Shard: lockA, Owner: driver.Owner{Session: id, Token: token}}
 }
 
-// locks claims a lock, which is granted, and returns its fence.
+// locks claims a lock, lets the store grant it, and returns its fence.
 func (l *lone) locks(name driver.ShardID, token driver.Token) driver.Fence {
 	l.t.Helper()
 	l.step(Input{Kind: InWant, Shard: name})
@@ -45,7 +45,7 @@ func (l *lone) locks(name driver.ShardID, token driver.Token) driver.Fence {
 	return f
 }
 
-// unlocks gives a lock back, and returns the call of its release.
+// unlocks gives up a lock, and returns the call that releases it.
 func (l *lone) unlocks(f driver.Fence) *Effect {
 	l.t.Helper()
 	l.step(Input{Kind: InUnwant, Shard: f.Shard})
@@ -57,8 +57,9 @@ func (l *lone) unlocks(f driver.Fence) *Effect {
 	return r
 }
 
-// TestLocksAreForgotten is C17: thousands of names leave nothing in the machine, whoever
-// locked them, and a lock is claimed without a wait for members that may not want it.
+// TestLocksAreForgotten tests C17: thousands of lock names leave nothing in the machine, regardless
+// of which members locked them. A claim of a lock does not wait for members that may not want the
+// lock.
 func TestLocksAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -81,8 +82,8 @@ func TestLocksAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLockRivals is C17: a lock that was released is claimed at once by a member that waits
-// for it, beside others that may not want it, but after those that took it meanwhile.
+// TestLockRivals tests C17: a waiting member claims a released lock immediately, even if there are
+// members that may not want the lock. It waits only for members that took the lock before.
 func TestLockRivals(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -101,15 +102,15 @@ func TestLockRivals(t *testing.T) {
 	if s.heirs != (Heirs{}) {
 		t.Errorf("rivals of a wait that is over: %v", s.heirs)
 	}
-	l.scene = nil // what follows no input brings about
+	l.scene = nil // no input causes the following
 	*s = shard{name: lockA, due: Never, slot: s.slot, want: true, owner: driver.Owner{Session: "other0", Token: 9}}
 	if l.see(&driver.View{Shards: []driver.ShardState{lockState("", 9)}}); s.waiting {
 		t.Errorf("a turn is left to members that may not want the lock: %+v", s)
 	}
 }
 
-// TestForgottenTokenStaysBurnt: a view from before a lock was given back grants nothing,
-// though the lock was forgotten meanwhile (C1).
+// TestForgottenTokenStaysBurnt: a view from before the release of a lock grants nothing, although
+// the machine has forgotten the lock (C1).
 func TestForgottenTokenStaysBurnt(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -123,8 +124,8 @@ func TestForgottenTokenStaysBurnt(t *testing.T) {
 	}
 }
 
-// TestOutstandingCallKeepsTheLock: the reply to a call names shards by their places, so that
-// no other shard gets the place of one in a call that is outstanding.
+// TestOutstandingCallKeepsTheLock: no other shard gets the place of a shard in an outstanding call,
+// because the reply identifies shards by their places.
 func TestOutstandingCallKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -150,8 +151,8 @@ func TestOutstandingCallKeepsTheLock(t *testing.T) {
 	}
 }
 
-// TestLockOfTheDead is C17: a member that does not want a lock claims it when its holder has
-// ended, and releases it.
+// TestLockOfTheDead tests C17: after the holder of a lock has ended, a member that does not want
+// the lock claims and releases it.
 func TestLockOfTheDead(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -188,8 +189,8 @@ func TestLockOfTheDead(t *testing.T) {
 	}
 }
 
-// TestUnlistedLockIsFree: a full state that does not have a lock any more says that it is
-// free (R2); but not one's own, which may be newer.
+// TestUnlistedLockIsFree: a lock that is missing from a full state is free (R2), unless it is the
+// member's own, which may be newer than the state.
 func TestUnlistedLockIsFree(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)
@@ -208,8 +209,8 @@ func TestUnlistedLockIsFree(t *testing.T) {
 	}
 }
 
-// TestLockGoesToNobody: a lock that is given back is released, and not handed to the only
-// other member, which may not want it; and it is nobody's by priority (C13, C15, C16).
+// TestLockGoesToNobody: a lock that is given up is released, and not handed to the only other
+// member, which may not want it. Priority does not move it either (C13, C15, C16).
 func TestLockGoesToNobody(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Minute)

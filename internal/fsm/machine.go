@@ -7,10 +7,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of outstanding calls. The first manyBeats heartbeats may be as close as a twelfth of
-// the smallest TTL watched. The others, up to maxBeats, are a twelfth of the member's own TTL
-// apart, so that there is always room for one (C10). After a lapse, there are at most
-// lapsedBeats heartbeats, and lapsedReads reads, each for half a TTL (C6).
+// These constants limit outstanding calls. The intervals between the first manyBeats heartbeats may
+// be as short as a twelfth of the smallest watched TTL. The other heartbeats, up to maxBeats, are a
+// twelfth of the member's own TTL apart. The limit therefore always allows another heartbeat (C10).
+// After a lapse, at most lapsedBeats heartbeats and lapsedReads reads are outstanding, each for
+// half a TTL (C6).
 const (
 	manyBeats   = 12
 	maxBeats    = 24
@@ -21,7 +22,7 @@ const (
 type phase uint8
 
 const (
-	idle    phase = iota // never joined: nothing was wanted yet
+	idle    phase = iota // never joined, because no shard was wanted yet
 	joining              // a join is outstanding
 	waiting              // backing off before the next join
 	live                 // joined; trusted unless lapsed
@@ -29,7 +30,7 @@ const (
 	halted               // the store changed (I1)
 )
 
-// callKind indexes the batches. One call of each kind may be outstanding.
+// A callKind identifies a kind of batch. One call of each kind may be outstanding.
 type callKind uint8
 
 const (
@@ -43,20 +44,20 @@ const (
 	callKinds
 )
 
-// itemTime is the time that one item adds to the time-out of a batch. maxItems is the largest
-// number of items in a batch. Leases start as the replies come, batch by batch, and each batch
-// has a time-out that it can meet.
+// Each item adds itemTime to the time-out of its batch, which has at most maxItems items. Leases
+// start batch by batch as the replies arrive. Each batch has a time-out that is long enough for its
+// items.
 const (
 	itemTime = 2 * time.Millisecond
 	maxItems = 4096
 )
 
 type call struct {
-	id       CallID  // 0: none outstanding
-	until    Instant // when the time of the newest call is up
-	failed   uint8   // calls in a row without an answer, up to 8
+	id       CallID  // 0 if no call is outstanding
+	until    Instant // when the newest call times out
+	failed   uint8   // consecutive calls without an answer, up to 8
 	shards   []int32
-	tokens   []driver.Token // released, one per shard
+	tokens   []driver.Token // the released tokens, one per shard
 	suspects []driver.Suspect
 	number   driver.UpdateNo
 }
@@ -65,12 +66,12 @@ type call struct {
 type beat struct {
 	call   CallID
 	sentAt Instant
-	other  bool // of a heartbeat: the read sent with it was answered; of a read: that heartbeat failed
+	other  bool // a heartbeat: the read sent with it was answered; a read: the heartbeat sent with it failed
 	long   bool // a read that may take all of CallTimeout
 }
 
-// Machine is one member's side of the lease protocol. It is a pure state machine without I/O,
-// clock or goroutine. It is not safe for concurrent use.
+// Machine is one member's side of the lease protocol. A Machine is a pure state machine without
+// I/O, clock or goroutine, and is not safe for concurrent use.
 type Machine struct {
 	cfg  Config
 	rng  rng
@@ -79,64 +80,64 @@ type Machine struct {
 	last CallID
 
 	phase    phase
-	sess     driver.SessionID // joined or joining as; empty otherwise
-	former   driver.SessionID // the session lost or left last
+	sess     driver.SessionID // the session under which it has joined or is joining, or empty
+	former   driver.SessionID // the session that was lost or left last
 	joinCall CallID
 	joinSent Instant
 	joinAt   Instant // end of the back-off
-	joins    int     // attempts that failed in a row
+	joins    int     // consecutive failed attempts to join
 	closing  CallID
 
 	until    Instant // end of trust: send instant of the best heartbeat + TTL - margin
 	lapsed   bool    // live, but not trusted since lapsedAt
 	lapsedAt Instant
-	reads    []beat  // outstanding, since the lapse
-	readAt   Instant // when to send the next
+	reads    []beat  // reads outstanding since the lapse
+	readAt   Instant // when to send the next read
 	heardAt  Instant // when the newest answered read was requested; C6
-	answered Instant // when that answer came
-	beats    []beat  // outstanding
-	beatAt   Instant // when to send the next
-	beatSent Instant // when the last was sent
-	beatErr  error   // of the last heartbeat that failed since a success
+	answered Instant // when that answer arrived
+	beats    []beat  // outstanding heartbeats
+	beatAt   Instant // when to send the next heartbeat
+	beatSent Instant // when the last heartbeat was sent
+	beatErr  error   // error of the last heartbeat that failed since a success
 	deaf     int     // heartbeats since the lapse whose outcome is unknown; C6
-	deafAt   Instant // when the last of them was sent
-	quietTo  Instant // no heartbeat is sent before
+	deafAt   Instant // when the last of those heartbeats was sent
+	quietTo  Instant // no heartbeat is sent before this instant
 	okSentAt Instant // the latest send instant among the successes; C5
-	slow     Instant // the longest recent time of a heartbeat
+	slow     Instant // the longest recent duration of a heartbeat
 
-	stored    driver.UpdateNo // the newest state that the store has of this session
-	updateAt  Instant         // when to send the next
-	updateErr error           // of the last update that failed since a success
-	updates   int             // that failed in a row
+	stored    driver.UpdateNo // the newest state of this session in the store
+	updateAt  Instant         // when to send the next update
+	updateErr error           // error of the last update that failed since a success
+	updates   int             // consecutive failed updates
 
 	viewed   bool // the full state was seen
 	resyncAt Instant
 
-	peers   []*peer // by session
+	peers   []*peer // sorted by session
 	alive   map[driver.SessionID]*peer
 	watched []*peer
 	minTTL  Instant // smallest TTL watched, or 0
-	wideTo  Instant // until then all members are watched, because most watched members fell silent
+	wideTo  Instant // until this instant all members are watched, because most watched members fell silent
 
-	// buried holds the suspects of evictions without an answer, including evictions sent under
-	// an earlier session. It serves only to report the evictor.
+	// buried holds the suspects of unanswered evictions, including evictions sent under an earlier
+	// session. It is used only to report the evictor.
 	buried map[CallID][]driver.Member
 
 	shards []shard
-	unused []int32      // places in shards, of locks that were forgotten
-	forgot driver.Token // the largest token of forgotten locks: tokens up to it may be burnt (C1)
+	unused []int32      // places in shards of locks that were forgotten
+	forgot driver.Token // the largest token of forgotten locks: tokens up to this one may be burnt (C1)
 	index  map[driver.ShardID]int32
-	queue  queue // shards with something to do, by due instant
+	queue  queue // shards that need a step, by due instant
 	wants  int
 	calls  [callKinds]call
-	batch  [callKinds][]int32 // decided in this step
+	batch  [callKinds][]int32 // decided on in this step
 	kept   [callKinds][]int32 // waiting for the call of that kind to end
 
-	yieldAt Instant         // when to look for members that should get held shards: C15, C16
+	yieldAt Instant         // when to look next for members that should get held shards: C15, C16
 	gifts   map[int32]*gift // shards that were given to such members
 }
 
-// New returns a machine that has not joined. It joins when it first wants a shard.
+// New returns a machine that has not joined. The machine joins when it first wants a shard.
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, rng: rng(cfg.Seed),
@@ -151,11 +152,11 @@ func New(cfg Config) *Machine {
 // Config returns the machine's current configuration.
 func (m *Machine) Config() Config { return m.cfg }
 
-// keptEffects is the largest capacity for effects that is kept from one Step to the next.
+// keptEffects is the maximum capacity of an effects slice that Step keeps for the next Step.
 const keptEffects = 1024
 
-// Step applies the input in at instant now, and returns the effects to carry out,
-// in order. Instants never decrease. The returned slice is valid until the next Step.
+// Step applies one input at the given instant, and returns the effects to carry out, in order.
+// Instants never decrease. The returned slice is valid until the next Step.
 func (m *Machine) Step(now Instant, in Input) []Effect {
 	late := now.Sub(m.WakeAt())
 	m.now = max(m.now, now)
@@ -233,7 +234,7 @@ func (m *Machine) apply(in *Input) {
 	}
 }
 
-// advance does everything that is due now.
+// advance does all work that is due now.
 func (m *Machine) advance() {
 	switch m.phase {
 	case idle, waiting:
@@ -269,8 +270,7 @@ func (m *Machine) advance() {
 	}
 }
 
-// WakeAt returns the instant at which the machine needs its next Step if no input comes before,
-// or Never.
+// WakeAt returns when the machine needs its next Step if no input arrives earlier, or Never.
 func (m *Machine) WakeAt() Instant {
 	switch m.phase {
 	case idle, waiting:
@@ -300,8 +300,8 @@ func (m *Machine) WakeAt() Instant {
 	return Never
 }
 
-// Session returns the session under which the machine has joined, or the empty session if it has
-// not.
+// Session returns the session under which the machine has joined, or the empty session if the
+// machine has not joined.
 func (m *Machine) Session() driver.SessionID {
 	if m.phase != live {
 		return ""
@@ -309,13 +309,13 @@ func (m *Machine) Session() driver.SessionID {
 	return m.sess
 }
 
-// Trusted reports whether the session is trusted at now.
+// Trusted reports whether the session is trusted at the given instant.
 func (m *Machine) Trusted(now Instant) bool {
 	return m.phase == live && !m.lapsed && now < m.until
 }
 
-// Settled reports whether leaving loses nothing, because no handler runs, no record names this
-// session, and nothing is in flight. It checks every shard.
+// Settled reports whether no handler runs, no record contains this session, and no call for a
+// shard is in flight. A settled machine loses nothing when it leaves. Settled checks every shard.
 func (m *Machine) Settled() bool {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -326,8 +326,8 @@ func (m *Machine) Settled() bool {
 	return true
 }
 
-// AppendMembers appends the members known to live: this one first, then the others in the order
-// of their sessions.
+// AppendMembers appends the members that are known to be alive: this member first, then the others,
+// sorted by session.
 func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	if m.phase == live {
 		self := m.cfg.Member
@@ -340,15 +340,15 @@ func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	return b
 }
 
-// Preferred reports whether an assigner named the members that claim the shard first. That
-// assigner then decides its owner.
+// Preferred reports whether an assigner chose the members that claim the shard first. If so, only
+// the assigner decides which member owns the shard.
 func (m *Machine) Preferred(name driver.ShardID) bool {
 	i, ok := m.index[name]
 	return ok && !driver.IsLock(name) && m.shards[i].heirs != Heirs{}
 }
 
-// Owner returns the newest known record of a shard if the session that it names lives, and
-// otherwise the zero Owner.
+// Owner returns the newest known record of a shard if the session in it is alive, and otherwise the
+// zero Owner.
 func (m *Machine) Owner(name driver.ShardID) driver.Owner {
 	i, ok := m.index[name]
 	if !ok || m.free(&m.shards[i]) {
@@ -357,7 +357,7 @@ func (m *Machine) Owner(name driver.ShardID) driver.Owner {
 	return m.shards[i].owner
 }
 
-// AppendShards appends the newest known record of every shard seen or wanted.
+// AppendShards appends the newest known record of every shard that this member has seen or wants.
 func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
 	for i := range m.shards {
 		if s := &m.shards[i]; s.name != "" {
@@ -367,7 +367,7 @@ func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
 	return b
 }
 
-// fatal handles the errors that end more than one call, and reports whether err did.
+// fatal handles errors that end more than one call, and reports whether err is such an error.
 func (m *Machine) fatal(err error) bool {
 	switch {
 	case err == nil:
@@ -382,9 +382,9 @@ func (m *Machine) fatal(err error) bool {
 	return true
 }
 
-// ended counts a kind's consecutive calls without an answer. These are calls whose outcome is
-// unknown, and calls whose time was up. A backend that was still connecting reports a call of
-// the second kind as not applied.
+// ended counts consecutive unanswered calls of one kind. A call is unanswered if its outcome is
+// unknown or it timed out. If a call times out while the backend is still connecting, the backend
+// reports the call as not applied.
 func (c *call) ended(err error, now Instant) {
 	if err == nil || !driver.Unknown(err) && now < c.until {
 		c.failed = 0
@@ -393,9 +393,9 @@ func (c *call) ended(err error, now Instant) {
 	c.failed = min(c.failed+1, 8)
 }
 
-// callTimeout returns the time-out of a call about n items that begins now. On a store that
-// answers, it is less than the TTL, so that a server that hangs delays no takeover. If such
-// calls have failed before, it is up to CallTimeout.
+// callTimeout returns the time-out of a call with n items that begins now. On a store that answers,
+// the time-out is shorter than the TTL, so that a hanging server does not delay a takeover. After
+// failed calls of this kind, the time-out is up to CallTimeout.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
 	c := &m.calls[k]
 	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime

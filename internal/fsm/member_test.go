@@ -11,10 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A member is one process: a machine, and as much of the runner and of the
-// application as the protocol sees. It checks, at every step, what the machine
-// promises about its own inputs and effects. The world it lives in carries its
-// calls to the store and runs its handlers.
+// A member is one process: a machine, and as much of the runner and the application as the protocol
+// sees. At every step, it checks the machine's promises about inputs and effects. The surrounding
+// world carries the member's calls to the store and runs its handlers.
 type member struct {
 	idx, inc int
 	out      outside
@@ -34,16 +33,16 @@ type member struct {
 	isHalted bool
 	isLeft   bool
 
-	// What the machine may know, kept apart from the machine.
-	proven    Instant // latest send instant of a successful join or heartbeat of this session
+	// These are the facts that the machine may know, kept separately from the machine.
+	proven    Instant // when this session's newest successful join or heartbeat was sent
 	hasProof  bool
 	peers     []heardPeer
 	successes []success // own joins and heartbeats that succeeded, by arrival
 
-	buried []driver.SessionID // in this step: the answer says that this process evicted them
+	buried []driver.SessionID // in this step, the answer shows that this process evicted them
 }
 
-// outside is what a member needs from the world around it.
+// outside contains what a member needs from the world around it.
 type outside interface {
 	ask(p *member, e *Effect)
 	resync(p *member)
@@ -52,13 +51,12 @@ type outside interface {
 	extended(p *member)
 	yields(p *member, sh int)
 	event(p *member, e *Effect)
-	// stepped gets each step of p, and the machine's configuration before it.
+	// stepped is called for each step of p, with the machine's configuration before the step.
 	stepped(p *member, cfg *Config, in *Input, out []Effect)
-	// trusting returns a fence of sh that some other process trusts now, or nil.
+	// trusting returns a fence of sh that another process currently trusts, or nil.
 	trusting(p *member, sh int) *driver.Fence
 }
 
-// asked is an outstanding call.
 type asked struct {
 	id      CallID
 	kind    EffectKind
@@ -70,7 +68,7 @@ type asked struct {
 	suspects []driver.Suspect
 }
 
-// run is what a process does with one shard.
+// run is the work of a process on one shard.
 type run struct {
 	held   bool // granted, and not revoked
 	active bool // the handler has not been joined
@@ -78,8 +76,8 @@ type run struct {
 	open   bool // granted, and not settled
 	fence  driver.Fence
 	sentTo driver.SessionID // by the last transfer of it
-	gave   bool             // it was given away although it was wanted: C15, C16
-	given  Instant          // when, the last time
+	gave   bool             // the shard was given away although it was wanted: C15, C16
+	given  Instant          // when it was last given away
 	cause  Cause            // of the last revocation
 	burnt  driver.Token     // never to be granted (again)
 
@@ -92,15 +90,15 @@ type run struct {
 type handlerWrite struct {
 	write driver.Write
 	id    writeID
-	blind bool // it looked at no lease
-	told  bool // its handler was told that it was applied
+	blind bool // no lease was checked
+	told  bool // its handler learned that it was applied
 }
 
 type heardPeer struct {
 	member  driver.Member
 	version driver.Version
 	at      Instant
-	since   Instant // from when on it has lived and was eligible: C16
+	since   Instant // the start of the time for which it has lived and been eligible: C16
 }
 
 type success struct{ sentAt, at Instant }
@@ -138,8 +136,8 @@ func (p *member) call(id CallID) *asked {
 	return nil
 }
 
-// onCall reports whether a call of that kind in the name of the session, that
-// names the shard, is outstanding. One of a former session touches no later lease.
+// onCall reports whether the session has an outstanding call of the kind for the shard. A call of a
+// former session affects no later lease.
 func (p *member) onCall(kind EffectKind, id driver.SessionID, name driver.ShardID) bool {
 	for i := range p.calls {
 		if p.calls[i].kind != kind || p.calls[i].session != id {
@@ -163,11 +161,11 @@ func (p *member) holds() bool {
 	return false
 }
 
-// trusts reports whether the process believes in its lease of sh at the instant
-// now of its own clock, as a validity check decides it: by the clock.
+// trusts reports whether the process trusts its lease of sh when its own clock shows now. Like a
+// validity check, trusts decides by the clock.
 func (p *member) trusts(sh int, now Instant) bool { return p.runs[sh].held && now < p.until }
 
-// step feeds one input to the machine and checks what comes of it.
+// step feeds one input to the machine and checks the effects.
 func (p *member) step(now Instant, in Input) {
 	if now < p.now {
 		panic("time went backwards")
@@ -187,8 +185,7 @@ func (p *member) step(now Instant, in Input) {
 	p.after(&in, lost, halts)
 }
 
-// before keeps the books about an input. It reports whether the input ends the
-// session, or everything.
+// before records an input. It reports whether the input ends the session, or halts the machine.
 func (p *member) before(in *Input, session driver.SessionID) (lost, halts bool) {
 	switch in.Kind {
 	case InWant:
@@ -269,8 +266,8 @@ func (p *member) addSuccess(s success) {
 	p.successes = append(p.successes, s)
 }
 
-// viewed notes when a change of each peer arrived. It reports whether the page
-// says that the session is gone.
+// viewed records when the changes of peers arrived. It reports whether the view shows that the
+// session is gone.
 func (p *member) viewed(v *driver.View, session driver.SessionID) (lost bool) {
 	peers := p.peers[:0]
 	for _, h := range p.peers {
@@ -300,8 +297,8 @@ func (p *member) viewed(v *driver.View, session driver.SessionID) (lost bool) {
 	return session != "" && contains(v.Gone, session)
 }
 
-// unsilenced notes the newer versions that refused evictions told, unless a view
-// told of a newer one before.
+// unsilenced records the versions that refused evictions reported, unless a view has reported a
+// newer version.
 func (p *member) unsilenced(suspects []driver.Suspect, results []driver.EvictResult) {
 	for i, x := range suspects {
 		h := find(p.peers, x.Session)
@@ -338,7 +335,7 @@ func contains(ids []driver.SessionID, id driver.SessionID) bool {
 	return false
 }
 
-// effect checks one effect, keeps the books about it and passes it on.
+// effect checks one effect, records it and passes it on.
 func (p *member) effect(e *Effect) {
 	switch e.Kind {
 	case EffGrant:
@@ -393,7 +390,6 @@ func (p *member) effect(e *Effect) {
 	}
 }
 
-// asks checks a call that the machine wants made.
 func (p *member) asks(e *Effect) {
 	c := asked{id: e.Call, kind: e.Kind, session: e.Session, sentAt: p.now, timeout: e.Timeout}
 	if e.Timeout <= 0 {
@@ -453,7 +449,7 @@ func (p *member) asks(e *Effect) {
 	case EffRead:
 		most = lapsedReads + lapsedBeats
 	}
-	// Calls of a former session may still be outstanding: its replies are ignored.
+	// Calls of a former session may still be outstanding. Their replies are ignored.
 	n := 0
 	for i := range p.calls {
 		if p.calls[i].kind == e.Kind && p.calls[i].session == e.Session {
@@ -466,7 +462,7 @@ func (p *member) asks(e *Effect) {
 	p.out.ask(p, e)
 }
 
-// gives checks a release, or a transfer to another or to oneself.
+// gives checks a release, or a transfer to another member or to the process itself.
 func (p *member) gives(f driver.Fence, toSelf bool) {
 	r := &p.runs[p.shardIndex(f.Shard)]
 	if r.held {
@@ -481,8 +477,8 @@ func (p *member) gives(f driver.Fence, toSelf bool) {
 	r.burnt = max(r.burnt, f.Token)
 }
 
-// evicts checks that the silence of a suspect was complete, and covered by own
-// heartbeats without a gap, up to now (C5).
+// evicts checks that the silence of a suspect was complete, and that this member's own heartbeats
+// covered it without a gap until now (C5).
 func (p *member) evicts(x driver.Suspect) {
 	h := find(p.peers, x.Session)
 	if h == nil || h.version != x.Version {
@@ -490,7 +486,7 @@ func (p *member) evicts(x driver.Suspect) {
 		return
 	}
 	if h.member.Meta[HostLockKey] != "" && p.former(x.Session) {
-		return // its process has ended, and its record says which lock it had: C14
+		return // its process has ended, and its record names the lock that it had: C14
 	}
 	ttl := h.member.TTL
 	start, sent := h.at, Instant(-1)
@@ -505,7 +501,7 @@ func (p *member) evicts(x driver.Suspect) {
 	}
 }
 
-// public is what the process says, with its lock.
+// public returns the state that the process publishes, with its lock.
 func (p *member) public() driver.MemberState {
 	st := p.shown()
 	if p.cfg.HostLock != "" {
@@ -517,7 +513,7 @@ func (p *member) public() driver.MemberState {
 	return st
 }
 
-// shown is public without the lock.
+// shown returns public without the lock.
 func (p *member) shown() driver.MemberState {
 	st := p.says
 	if p.barred != "" {
@@ -526,8 +522,8 @@ func (p *member) shown() driver.MemberState {
 	return st
 }
 
-// yields checks that what is given up without being asked for is held, and that there is
-// somebody to have it (C15, C16).
+// yields checks that a shard that is given up without a request is held, and that some other member
+// should have it (C15, C16).
 func (p *member) yields(e *Effect) {
 	sh := p.shardIndex(e.Fence.Shard)
 	r := &p.runs[sh]
@@ -540,7 +536,8 @@ func (p *member) yields(e *Effect) {
 	p.out.yields(p, sh)
 }
 
-// precedes reports whether a peer is to have what this process holds, for that cause.
+// precedes reports whether a peer should get the shards that this process holds, for the given
+// cause.
 func (p *member) precedes(h *heardPeer, cause Cause) bool {
 	if h.member.Ineligible() != "" || h.member.Draining {
 		return false
@@ -551,14 +548,15 @@ func (p *member) precedes(h *heardPeer, cause Cause) bool {
 	return cause == CauseFailback && h.member.Priority > p.says.Priority && p.now >= h.since.Add(p.cfg.Failback)
 }
 
-// shunned reports whether the process gave a shard away, nobody took it, and it waits before
-// it gives it away again.
+// shunned reports whether no member took a shard that the process gave away, and the process now
+// waits before it gives the shard away again.
 func (p *member) shunned(sh int32) bool {
 	g := p.m.gifts[sh]
 	return g != nil && (g.n > 0 || p.m.now < g.at.Add(p.cfg.BackoffMax))
 }
 
-// former reports whether the session was of this process, or of one before in its place.
+// former reports whether the session belonged to this process, or to an earlier process in its
+// place.
 func (p *member) former(id driver.SessionID) bool {
 	var idx, inc, n int
 	_, err := fmt.Sscanf(string(id), "m%d.%d.%d", &idx, &inc, &n)
@@ -611,8 +609,8 @@ func (p *member) grant(e *Effect) {
 	p.out.granted(p, sh)
 }
 
-// settled checks that a lease is reported as settled once, after its handler was
-// joined, and that the outcome is what the store has.
+// settled checks that a lease is reported as settled once, after its handler was joined, and that
+// the outcome agrees with the store.
 func (p *member) settled(e *Effect) {
 	r := &p.runs[p.shardIndex(e.Fence.Shard)]
 	if r.fence != e.Fence || r.held || r.active || !r.open {
@@ -656,7 +654,6 @@ func (p *member) revoke(e *Effect) {
 	p.out.revoked(p, sh, e.Cause)
 }
 
-// after checks the state that a step leaves behind.
 func (p *member) after(in *Input, lost, halts bool) {
 	if (lost || halts || p.isHalted || p.isLeft) && p.holds() {
 		p.rules.fail("M1", "m%d holds leases although its session is lost, or it left or halted", p.idx)
@@ -678,7 +675,7 @@ func (p *member) after(in *Input, lost, halts bool) {
 	for i := range p.runs {
 		r := &p.runs[i]
 		if !r.open || r.active && !r.held {
-			continue // it is settled, or will be when its handler was joined
+			continue // it is settled, or will be once its handler was joined
 		}
 		o := p.m.shards[p.m.index[r.fence.Shard]].owner
 		if o.Session != r.fence.Session || o.Token != r.fence.Token || o.Session != p.m.Session() {
@@ -699,7 +696,6 @@ func (p *member) after(in *Input, lost, halts bool) {
 	}
 }
 
-// clone returns an independent copy that lives in another world.
 func (p *member) clone(out outside, store *modelStore) *member {
 	c := *p
 	c.out, c.store = out, store

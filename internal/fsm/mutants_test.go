@@ -14,10 +14,10 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// A mutant is the machine, or the store, with one rule taken out. The simulation
-// has to find it by one of the rules named, or the test that breaks names has to
-// fail. Rules in ignore are not checked: they look into the machine and would find
-// the mutant too easily, so that the harm itself has to show.
+// A mutant is the machine, or the store, without one rule. Either the simulation must find the
+// mutant by one of the named rules, or the test that breaks names must fail. Rules in ignore are
+// not checked. Such rules look into the machine and would find the mutant too easily, before it
+// does any harm.
 type mutant struct {
 	name   string
 	ignore string
@@ -234,9 +234,8 @@ var mutants = []mutant{
 
 var brokenBy = regexp.MustCompile(`seed (\d+) breaks (\w+): (.*)`)
 
-// TestMutants takes one rule out at a time, by an overlay of the build, and
-// expects the simulation to break within 2,000 seeds, and to break again when
-// that seed is replayed.
+// TestMutants removes one rule at a time, with a build overlay. TestMutants expects the simulation
+// to break within 2,000 seeds, and to break again when that seed is replayed.
 func TestMutants(t *testing.T) {
 	list := make([]mutate.Mutant, len(mutants))
 	for n, m := range mutants {
@@ -268,8 +267,7 @@ func TestMutants(t *testing.T) {
 	})
 }
 
-// simulate runs the simulation of a binary and returns what it broke, if
-// anything.
+// simulate runs the simulation of a binary and returns the rule that it broke, if any.
 func simulate(ctx context.Context, b mutate.Built, ignore string, args ...string) (rule, seed, text string, err error) {
 	args = append([]string{"-test.run", "^TestSimulation$", "-ignore", ignore}, args...)
 	out, err := b.Command(ctx, args...).CombinedOutput()

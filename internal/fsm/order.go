@@ -6,11 +6,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// turn returns how long this member waits before it acts on something that several members may act
-// on. The first in order does not wait. The k-th waits k delays, at most three, and some jitter
-// (C9). Heirs come first. The others are in the order of priority, then of the rendezvous hash of
-// the thing and the node (Thaler and Ravishankar), then of the session. The session last comes
-// after all other living ones (C13). Members that are not eligible are passed over (C15).
+// turn returns how long this member waits before it claims a shard or evicts a member. The first
+// member in the order does not wait. A member with k predecessors waits k delays (at most three)
+// plus some jitter (C9). Heirs come first in the order. The other members follow by priority, then
+// by the rendezvous hash (Thaler and Ravishankar) of the thing and the node, and then by session. A
+// session passed as last comes after all other live sessions (C13). The order leaves out members
+// that are not eligible (C15).
 func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Duration {
 	const most = 3
 	if last != "" && last == m.sess {
@@ -50,8 +51,8 @@ func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Du
 	return m.delay(rank)
 }
 
-// turnOf returns the turn at a shard. At a released lock, only its rivals have one, which are
-// the members that are known to want it (C17).
+// turnOf returns this member's turn for a shard. If the shard is a released lock, only the lock's
+// rivals have a turn. A rival is a member that is known to want the lock (C17).
 func (m *Machine) turnOf(s *shard, thing uint64) time.Duration {
 	switch {
 	case !driver.IsLock(s.name):
@@ -70,8 +71,8 @@ func (m *Machine) turnOf(s *shard, thing uint64) time.Duration {
 	return m.delay(rank)
 }
 
-// rival notes that a session took a lock from another holder. The last two sessions that took the
-// lock while this member waits may want it again.
+// rival records that a session took a lock after another holder. The last two sessions that took
+// the lock while this member waits may want the lock again.
 func (m *Machine) rival(s *shard, id driver.SessionID) {
 	switch {
 	case !s.want || id == m.sess:
@@ -81,9 +82,10 @@ func (m *Machine) rival(s *shard, id driver.SessionID) {
 	}
 }
 
-// standby returns the session that immediately gets a shard given up here, or "" if none is
-// known that is likely to act (C13). It is the first such heir, or else the only other member.
-// Such a member has sent a heartbeat within half its TTL, is eligible and does not drain.
+// standby returns the session that immediately gets a shard that this member gives up, or "" if no
+// known session is likely to act (C13). The standby is the first heir that is likely to act or, if
+// no heir is, the only other member. A member is likely to act if it sent a heartbeat within
+// half its TTL, is eligible and is not draining.
 func (m *Machine) standby(s *shard) driver.SessionID {
 	for _, h := range s.heirs {
 		if m.acts(m.alive[h]) {
@@ -100,7 +102,7 @@ func (m *Machine) acts(p *peer) bool {
 	return p != nil && p.watched && m.now < p.quietAt() && !p.barred && !p.member.Draining
 }
 
-// before reports whether p comes before q in the order of C9 without heirs.
+// The function before reports whether p precedes q in the order of C9, without heirs.
 func before(thing uint64, p, q *peer) bool {
 	if p.member.Priority != q.member.Priority {
 		return p.member.Priority > q.member.Priority
@@ -109,7 +111,7 @@ func before(thing uint64, p, q *peer) bool {
 	return ps > qs || ps == qs && p.member.Session < q.member.Session
 }
 
-// delay returns the wait of a member with rank members before it.
+// delay returns how long a member with the given number of predecessors waits.
 func (m *Machine) delay(rank int) time.Duration {
 	if rank == 0 {
 		return 0
@@ -117,7 +119,7 @@ func (m *Machine) delay(rank int) time.Duration {
 	return time.Duration(rank)*m.cfg.RankDelay + m.rng.upTo(m.cfg.RankDelay/2)
 }
 
-// hash is FNV-1a, 64 bits.
+// hash returns the 64-bit FNV-1a hash of s.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(s); i++ {
@@ -133,7 +135,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// rng is SplitMix64: a seeded source whose whole state is one word.
+// rng is SplitMix64, a seeded source of random numbers whose entire state is one word.
 type rng uint64
 
 func (r *rng) next() uint64 {
@@ -149,7 +151,8 @@ func (r *rng) upTo(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * r.float())
 }
 
-// backoff returns least, doubled n times up to most, less a random part of up to half.
+// backoff doubles least n times, up to most, and subtracts a random part of at most half of the
+// result.
 func (r *rng) backoff(least, most time.Duration, n int) time.Duration {
 	d := least
 	for ; n > 0 && d < most; n-- {

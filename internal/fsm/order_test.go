@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// place is the order of C9 written down plainly: sort everybody, find oneself.
+// place is a simple implementation of the order of C9: it sorts all members, and finds this member.
 func place(thing uint64, self driver.Member, peers []driver.Member) int {
 	all := append([]driver.Member{self}, peers...)
 	score := func(m driver.Member) uint64 { return mix(thing ^ hash(m.Node)) }
@@ -21,8 +21,8 @@ func place(thing uint64, self driver.Member, peers []driver.Member) int {
 	return slices.IndexFunc(all, func(m driver.Member) bool { return m.Session == self.Session })
 }
 
-// TestTurnIsThePlaceInOrder compares turn with a sort, over random members some
-// of which share a node, and checks that all members agree on one order.
+// TestTurnIsThePlaceInOrder compares turn with a sort, for random members, some of which share a
+// node. The test checks that all members agree on one order.
 func TestTurnIsThePlaceInOrder(t *testing.T) {
 	t.Parallel()
 	const delay = time.Second
@@ -62,8 +62,8 @@ func TestTurnIsThePlaceInOrder(t *testing.T) {
 	}
 }
 
-// TestHeirsComeFirst: heirs that live have the first places, in their order, then
-// the others as without them; together they still have one order.
+// TestHeirsComeFirst: live heirs come first, in the order of the list of heirs. The other members
+// follow as if there were no heirs, and all members still agree on one order.
 func TestHeirsComeFirst(t *testing.T) {
 	t.Parallel()
 	const delay = time.Second
@@ -104,8 +104,8 @@ func TestHeirsComeFirst(t *testing.T) {
 	}
 }
 
-// TestQueueIsASortedList compares the heap of due shards with a list that is
-// sorted anew each time.
+// TestQueueIsASortedList compares the heap of due shards with a list that is sorted again each
+// time.
 func TestQueueIsASortedList(t *testing.T) {
 	t.Parallel()
 	check := func(ops []uint16) bool {
@@ -142,8 +142,8 @@ func TestQueueIsASortedList(t *testing.T) {
 	}
 }
 
-// TestTurnAfterALostClaim: a claim that lost, of which the view told first, is no
-// attempt for the next time that the shard is free: the heirs come first again.
+// TestTurnAfterALostClaim: a view shows, before the reply, that a claim lost. When the shard is
+// free again, that claim does not count as an attempt, and the heirs come first.
 func TestTurnAfterALostClaim(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second

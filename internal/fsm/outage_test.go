@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// TestOutageEvictsNobody: whatever the mix of TTLs, however slow the store is before
-// and after, and whether calls fail or hang meanwhile: members that run are not
-// evicted because the store was away (C5), and they own everything again a TTL and
-// a few round trips after its return.
+// TestOutageEvictsNobody: an outage of the store never causes the eviction of a running member
+// (C5). Within a TTL and a few round trips of the store's return, the members own everything again.
+// This is true for any mix of TTLs, for stores that are slow before and after, and whether calls
+// fail or hang.
 //
 //	go test ./internal/fsm -run TestOutageEvictsNobody -args -seeds 20000
 func TestOutageEvictsNobody(t *testing.T) {
@@ -49,10 +49,10 @@ func TestOutageEvictsNobody(t *testing.T) {
 
 const outagesOfARun = 5
 
-// TestLongOutageBesideAShortTTL: a member that watches one of a much shorter TTL sends
-// heartbeats at that one's pace while the store is away and says nothing. So many
-// without an answer leave room for its own: it is trusted all the time, since the
-// outage is shorter than its TTL.
+// TestLongOutageBesideAShortTTL: a member watches another member whose TTL is much shorter. While
+// the store is silent, the member sends heartbeats at the pace of the shorter TTL. The unanswered
+// heartbeats stay within the limit, so an outage shorter than the member's own TTL does not end its
+// trust.
 func TestLongOutageBesideAShortTTL(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorldOf(1, 1, []time.Duration{8 * time.Second, 500 * time.Millisecond})
@@ -69,8 +69,8 @@ func TestLongOutageBesideAShortTTL(t *testing.T) {
 	}
 }
 
-// runOutages plays one world without any other fault, and reports an eviction, a
-// session that ended, a broken rule, or a shard that has no owner at the end.
+// runOutages plays one world without other faults. It reports an eviction, a session that ended, a
+// broken rule, or a shard without an owner at the end.
 func runOutages(seed uint64) (err error) {
 	defer func() {
 		if v, ok := recover().(*violation); ok {
@@ -102,7 +102,7 @@ func runOutages(seed uint64) (err error) {
 		w.down = true
 		w.outages = append(w.outages, outage{from: w.now})
 		if w.chance(0.5) {
-			w.blocked = w.blocked[:0] // streams that hang, and are not told so
+			w.blocked = w.blocked[:0] // streams that hang without an error
 		}
 		w.run(w.now + int64(w.between(ttl/2, longest)))
 		w.restore()

@@ -12,31 +12,30 @@ import (
 type peer struct {
 	member   driver.Member
 	hash     uint64
-	version  driver.Version // last seen; 0 if not yet
-	changed  Instant        // arrival of the last change
-	seenAt   Instant        // the same, or a later restart of the silence clock
+	version  driver.Version // the version last seen, or 0 if none was seen
+	changed  Instant        // when the last change arrived
+	seenAt   Instant        // like changed, or when the silence clock was last restarted
 	watched  bool
-	silent   bool    // for its TTL
-	evictAt  Instant // when it is this process's turn, once it is silent
+	silent   bool    // silent for its TTL
+	evictAt  Instant // when it is this process's turn to evict the peer, once the peer is silent
 	evicting bool
-	beat     bool   // it has sent a heartbeat after it was first seen; C14
+	beat     bool   // it has sent a heartbeat since it was first seen; C14
 	lock     string // the lock that its record names; C14
-	listed   bool   // in the page being read
+	listed   bool   // listed in the page of the view that is being read
 
 	barred bool    // it is not eligible: C15
-	since  Instant // since when it has lived and been eligible, as seen here: C16
+	since  Instant // since when, as seen here, it has lived and been eligible: C16
 	first  Instant // when it was first seen eligible, or Never
 }
 
 func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
 
-// quietAt returns when the silence of p becomes worth proving (C5).
+// quietAt returns when this member should begin to prove p's silence (C5).
 func (p *peer) quietAt() Instant { return p.changed.Add(p.member.TTL / 2) }
 
-// restart makes the silence of a peer count from now.
 func (m *Machine) restart(p *peer) {
 	if p.silent {
-		m.yieldAt = m.now // it counts again: C15, C16
+		m.yieldAt = m.now // the peer counts again: C15, C16
 	}
 	p.seenAt, p.silent = m.now, false
 }
@@ -46,7 +45,6 @@ func (m *Machine) heardOf(p *peer) {
 	m.restart(p)
 }
 
-// observed reads a page of changes.
 func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	if v == nil {
 		return
@@ -99,7 +97,6 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	}
 }
 
-// beatOf notes a heartbeat of a peer.
 func (m *Machine) beatOf(p *peer, v driver.Version) {
 	p.beat = p.beat || p.version != 0
 	if p.version != 0 && m.now >= p.changed.Add(p.member.TTL) {
@@ -109,7 +106,7 @@ func (m *Machine) beatOf(p *peer, v driver.Version) {
 	m.heardOf(p)
 }
 
-// addPeer adds or updates a member, and reports whether it is new.
+// addPeer adds or updates a member, and reports whether the member is new.
 func (m *Machine) addPeer(member *driver.Member) bool {
 	id := member.Session
 	if id == m.sess || id == m.former && m.phase != live || id == "" {
@@ -134,8 +131,8 @@ func (m *Machine) addPeer(member *driver.Member) bool {
 	return true
 }
 
-// removePeer removes a member, and reports whether it was known. Its shards may now be claimed,
-// so the caller calls watch and dueFree.
+// removePeer removes a member, and reports whether the member was known. The member's shards may
+// now be claimed, so the caller must then call watch and dueFree.
 func (m *Machine) removePeer(id driver.SessionID) bool {
 	p := m.alive[id]
 	if p == nil {
@@ -154,8 +151,8 @@ func (m *Machine) findPeer(id driver.SessionID) (int, bool) {
 	})
 }
 
-// watch chooses the members whose heartbeats to see. In a small cluster, these are all members.
-// In a large one, they are a few predecessors on the ring of sessions (O3).
+// watch chooses the members whose heartbeats this member watches. In a small cluster, it watches
+// all members. In a large cluster, it watches a few predecessors on the ring of sessions (O3).
 func (m *Machine) watch() {
 	m.watched, m.minTTL = m.watched[:0], 0
 	if m.phase != live {
@@ -191,13 +188,12 @@ func (m *Machine) watch() {
 		}
 		p.watched, p.listed = p.listed, false
 	}
-	// A member sends heartbeats at intervals of a third of the smallest TTL that it watches
-	// (C5).
+	// The smallest watched TTL also sets the interval of heartbeats (C5).
 	m.beatAt = min(m.beatAt, m.now.Add(m.interval()))
 }
 
-// AppendWatch appends the sessions whose heartbeats the machine needs, with the versions that it
-// knows. They are ObserveQuery.Beats of the next Observe.
+// AppendWatch appends the sessions whose heartbeats the machine needs, with their known versions,
+// for the Beats of the next driver.ObserveQuery.
 func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	if m.phase != live {
 		return b
@@ -208,10 +204,11 @@ func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	return b
 }
 
-// covered is one half of C5. A success proves that the store was reached between its sending
-// and its arrival. If it arrives long after the previous one was sent, every silence clock
-// restarts. In between, this process or the store may have been away, so silence means nothing.
-// If the gap were measured from arrival to arrival, late replies would hide an outage.
+// covered implements one half of C5. An answered heartbeat proves that the store was reached
+// between the request and the reply. If a reply arrives long after the previous answered heartbeat
+// was sent, every silence clock restarts. Between these two times, this process or the store may
+// have been unreachable, so the silence of other members means nothing. If the replies were late,
+// the time from reply to reply would not show the outage.
 func (m *Machine) covered(sentAt Instant) {
 	if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
 		for _, p := range m.watched {
@@ -221,16 +218,17 @@ func (m *Machine) covered(sentAt Instant) {
 	m.okSentAt = max(m.okSentAt, sentAt)
 }
 
-// proven is the other half of C5. It reports whether the newest success was sent so recently
-// that silence is covered up to now. Quiet heartbeats (quiet) bring one every TTL/12 after the
-// round trip. An older success may be from before an outage that lasts.
+// proven implements the other half of C5: it reports whether the newest answered heartbeat was sent
+// recently enough to cover silence up to now. While a member is quiet (see quiet), this member
+// sends a heartbeat every TTL/12, and the answers follow at the same rate. If the newest answered
+// heartbeat is too old, an outage may have begun since then.
 func (m *Machine) proven() bool {
 	ttl := Instant(m.base())
 	return m.now-m.okSentAt <= min(ttl/2, ttl/6+m.slow)
 }
 
-// watchSilence finds members that were silent for their TTL. It evicts those whose turn is this
-// process's (C9), if their silence is proven (C5).
+// watchSilence finds members that were silent for their TTL. If the silence of these members is
+// proven (C5), watchSilence evicts each of them when it is this process's turn (C9).
 func (m *Machine) watchSilence() {
 	var suspects []driver.Suspect
 	var members []driver.Member
@@ -271,15 +269,15 @@ func (m *Machine) watchSilence() {
 		Timeout: m.callTimeout(evict, len(suspects))})
 }
 
-// dead is C14: this process holds the lock of the peer's process.
+// dead implements C14: it reports whether this process holds the lock of the peer's process.
 func (m *Machine) dead(p *peer) bool {
 	return m.cfg.HostLock != "" && !p.beat &&
 		p.member.Node == m.cfg.Member.Node && p.lock == m.cfg.HostLock
 }
 
-// quiet reports whether a watched member has been quiet for half its TTL. Heartbeats are then sent
-// every TTL/12, so that a slow or missing answer leaves no gap in the proof that the store serves
-// (C5).
+// quiet reports whether a watched member has been quiet for half its TTL. While a member is quiet,
+// this member sends a heartbeat every TTL/12. A slow or missing answer therefore does not interrupt
+// the proof that the store answers requests (C5).
 func (m *Machine) quiet() bool {
 	for _, p := range m.watched {
 		if m.now >= p.quietAt() {
@@ -289,8 +287,9 @@ func (m *Machine) quiet() bool {
 	return false
 }
 
-// widen watches all members for a while if most of the watched few are silent. Otherwise, after
-// many members die, the members that they had watched would be found dead only a few per TTL.
+// If most of the few watched members are silent, widen makes this member watch all members for a
+// while. If many members that watched each other died together, this member would otherwise find
+// only a few of the dead members per TTL.
 func (m *Machine) widen() {
 	if m.wideTo != 0 {
 		if m.now >= m.wideTo {
@@ -314,9 +313,9 @@ func (m *Machine) widen() {
 	m.resync()
 }
 
-// AppendSilent appends the sessions of watched members of which no heartbeat was seen for their
-// TTL, if this session is trusted at now. Unlike the silence that leads to an eviction (C5), it
-// needs no proof, because it is for operators.
+// AppendSilent appends the sessions of watched members whose heartbeats have not been seen for
+// their TTL, if this session is trusted at the given instant. Unlike an eviction (C5), the list of
+// silent members needs no proof, because only operators use it.
 func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.SessionID {
 	if !m.Trusted(now) {
 		return b
@@ -329,8 +328,7 @@ func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.Sessi
 	return b
 }
 
-// AppendHeard appends, for each watched member, the instant at which its last heartbeat was seen.
-// It is for operators.
+// AppendHeard appends, for operators, when each watched member's last heartbeat was seen.
 func (m *Machine) AppendHeard(b []Heard) []Heard {
 	for _, p := range m.watched {
 		b = append(b, Heard{Session: p.member.Session, At: p.changed})
@@ -338,7 +336,7 @@ func (m *Machine) AppendHeard(b []Heard) []Heard {
 	return b
 }
 
-// Heard is the instant at which a member's last heartbeat was seen.
+// Heard records when a member's last heartbeat was seen.
 type Heard struct {
 	Session driver.SessionID
 	At      Instant
@@ -360,8 +358,8 @@ func (m *Machine) nextSilence() Instant {
 	return at
 }
 
-// bury reports the members that a call has evicted, even if a view already showed that they, or
-// this session, are gone.
+// bury reports the members that a call has evicted, even if a view already showed that these
+// members, or this session, are gone.
 func (m *Machine) bury(in *Input) {
 	members := m.buried[in.Call]
 	delete(m.buried, in.Call)
@@ -404,7 +402,7 @@ func (m *Machine) evicted(in *Input) {
 		case in.Evictions[k].Evicted || in.Evictions[k].Current == 0:
 			gone = m.removePeer(suspect.Session) || gone
 		case p.version == suspect.Version:
-			// The member did send a heartbeat, which the stream of changes has not shown.
+			// The member did send a heartbeat, but no view has shown it yet.
 			p.version, p.beat = in.Evictions[k].Current, true
 			m.heardOf(p)
 			m.resync()

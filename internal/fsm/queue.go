@@ -1,11 +1,12 @@
 package fsm
 
-// queue is a binary heap of the shards with something to do. It is ordered by due instant and
-// then by index, so that the same inputs give the same run. A shard that waits for nothing is
-// not in the queue.
+// queue is a binary heap of the shards that need a step. The heap is ordered by due instant and
+// then by index, so that the same inputs always lead to the same run. The queue omits a shard that
+// needs no step.
 type queue []int32
 
-// schedule makes shard i due at an instant. The instant Never removes it from the queue.
+// schedule makes shard i due at the given instant. The instant Never removes the shard from the
+// queue.
 func (m *Machine) schedule(i int32, at Instant) {
 	s := &m.shards[i]
 	s.due = at

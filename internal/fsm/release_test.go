@@ -8,11 +8,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestReleaseHandsOn is C13: what a member gives up is another's without anybody's
-// delay, unless nobody else wants it, and then it does not wander.
+// TestReleaseHandsOn tests C13: a shard that a member gives up goes to another member without any
+// delay. If no other member wants the shard, the shard does not move.
 func TestReleaseHandsOn(t *testing.T) {
 	t.Parallel()
-	const trip = 4 * time.Millisecond // of a packet in a calm world, at most
+	const trip = 4 * time.Millisecond // the longest trip of a packet in a calm world
 	const rank = 20 * time.Millisecond
 	for _, c := range []struct {
 		name      string
@@ -20,7 +20,7 @@ func TestReleaseHandsOn(t *testing.T) {
 		others    bool // want the shard
 		give      func(w *world, q *process)
 		self      bool // the giver gets it again
-		transfers int  // that giving it up takes
+		transfers int  // needed to give up the shard
 		atMost    time.Duration
 	}{
 		{"early return", 3, true, (*world).returnEarly, false, 0, 4 * trip},
@@ -81,8 +81,8 @@ func TestReleaseHandsOn(t *testing.T) {
 	}
 }
 
-// TestStandbyIsLikelyToAct: no shard goes to a member that may be dead, or is to be
-// emptied, or is one of several of which nobody knows whether they want it (C13).
+// TestStandbyIsLikelyToAct: no shard goes to a member that may be dead or is draining. If it is
+// unknown which of several members want the shard, none of them gets it (C13).
 func TestStandbyIsLikelyToAct(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -120,10 +120,9 @@ func TestStandbyIsLikelyToAct(t *testing.T) {
 	}
 }
 
-// other is a member that is not q.
 func (w *world) other(q *process) *process { return w.procs[(q.idx+1)%len(w.procs)] }
 
-// returnEarly has q's handler of the first shard return by itself.
+// returnEarly makes q's handler of the first shard return without being asked.
 func (w *world) returnEarly(q *process) {
 	w.step(q, Input{Kind: InDrained, Shard: "s0", Token: q.runs[0].fence.Token})
 }
@@ -133,15 +132,15 @@ func (w *world) withdraw(q *process) {
 	w.tell(q, 0)
 }
 
-// withdrawAndReturn has q want the shard again while its release is under way.
+// withdrawAndReturn makes q want the shard again while its release is in progress.
 func (w *world) withdrawAndReturn(q *process) {
 	w.step(q, Input{Kind: InUnwant, Shard: "s0"})
 	w.returnEarly(q)
 	w.step(q, Input{Kind: InWant, Shard: "s0"})
 }
 
-// TestTurnEndsWithTheRecord: the wait for a turn to claim one record delays no claim of
-// the next one (C13).
+// TestTurnEndsWithTheRecord: the wait for a turn to claim one record does not delay the claim of
+// the next record (C13).
 func TestTurnEndsWithTheRecord(t *testing.T) {
 	t.Parallel()
 	l := newLone(t, time.Second)
@@ -160,7 +159,7 @@ func TestTurnEndsWithTheRecord(t *testing.T) {
 	switch {
 	case see(all):
 		t.Fatal("a shard that is held was claimed")
-	case see(state("", 4)): // of which nobody knows who released it
+	case see(state("", 4)): // the releaser is unknown
 		t.Fatal("claimed before the heir's turn")
 	case see(state("other", 5)):
 		t.Fatal("the heir's shard was claimed")

@@ -8,9 +8,9 @@ import (
 
 var ignoreFlag = flag.String("ignore", "", "comma-separated rules that are not checked, so that a mutant has to break another")
 
-// A violation is a broken rule: its id in core/driver or docs/internals/conformance.md, or of the
-// machine's own invariants, and one line that explains it. The checks panic with it, and
-// the driver of the run (simulation, exploration, fuzzing) adds how to replay.
+// A violation is a broken rule. Checks panic with a violation. It has the rule's id (from
+// core/driver, docs/internals/conformance.md or the constants below) and one line of explanation.
+// The driver of the run (simulation, exploration, fuzzing) adds how to replay the run.
 type violation struct {
 	rule string
 	text string
@@ -18,15 +18,15 @@ type violation struct {
 
 func (v *violation) Error() string { return v.rule + ": " + v.text }
 
-// Rules that have no number elsewhere.
+// These rules have no id elsewhere.
 const (
 	ruleOutstanding = "calls"    // at most three heartbeats and one batch of each other kind
-	ruleLivelock    = "livelock" // the machine asks to be woken for ever at one instant
-	ruleOutage      = "outage"   // an outage of the store evicts nobody (C5), judged by what happened
+	ruleLivelock    = "livelock" // the machine asks forever to be woken at the same instant
+	ruleOutage      = "outage"   // no outage of the store causes an eviction (C5), according to what really happened
 	rulePanic       = "panic"    // the machine panicked
 )
 
-// ignored is the set of rules named by -ignore.
+// ignored is the set of rules that the flag -ignore names.
 type ignored []string
 
 func newIgnored() ignored {

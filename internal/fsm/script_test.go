@@ -12,12 +12,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A script plays a few members, m0, m1 ..., that share the shard "s", over a
-// model store, and shows what their machines ask for and report. The TTL is
-// 900 ms, the margin 100 ms, so trust lasts 800 ms; heartbeats are sent every
-// 300 ms. Delivery takes no time unless something is cut or held. Handlers return
-// at once when told to, unless stuck. Heartbeats, reads and what extends trust are shown
-// only with "run show".
+// A script plays a few members, m0, m1 and so on, that share the shard "s" on a model store. It
+// shows the requests and reports of the members' machines. The TTL is 900 ms and the margin 100 ms,
+// so trust lasts 800 ms. Heartbeats are sent every 300 ms. Messages arrive immediately unless a
+// link is cut or the message is held. Handlers that are asked to return do so immediately, unless
+// they are stuck. Heartbeats, reads and extensions of trust are shown only with "run show".
 //
 //	cluster members=N [abandon=D]
 //	want M... | unwant M [to=M]
@@ -32,14 +31,14 @@ import (
 //	leave M                      gives up its session for good
 //	store                        shows the shard's record and the members
 //
-// All members want the shard in the order of their numbers (C9).
+// All members want the shard. Their order in C9 is the order of their numbers.
 type script struct {
 	c        *cosmos
 	out      strings.Builder
 	show     bool
 	requests []bool // cut, by member
 	replies  []bool
-	holding  []EffectKind // by member: what is held, or everything
+	holding  []EffectKind // by member: the kind that is held, or all kinds
 	kept     []flying
 }
 
@@ -192,7 +191,7 @@ func (s *script) command(t *testing.T, d *datadriven.TestData, p *explored) {
 	}
 }
 
-// pass lets everything happen that is due within d.
+// pass runs everything that is due within d.
 func (s *script) pass(d time.Duration) {
 	c := s.c
 	end := c.now.Add(d)
@@ -207,7 +206,7 @@ func (s *script) pass(d time.Duration) {
 	}
 }
 
-// network takes what is cut or held off the wire.
+// network removes cut and held messages from the wire.
 func (s *script) network() {
 	c := s.c
 	keep := c.flight[:0]

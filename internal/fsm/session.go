@@ -43,18 +43,18 @@ func (m *Machine) joined(id CallID, err error) {
 	m.phase = live
 	m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)
 	m.lapsed = false
-	m.beatSent, m.okSentAt = m.joinSent, m.joinSent // it proves as much as a heartbeat: C5
+	m.beatSent, m.okSentAt = m.joinSent, m.joinSent // the join proves as much as a heartbeat: C5
 	m.slow, m.beatErr = 0, nil
 	m.beatAt = m.joinSent.Add(m.interval())
 	m.resyncAt = m.now.Add(m.cfg.Resync)
 	m.yieldAt = m.now
 	m.event(EventJoined, nil)
 	for _, p := range m.peers {
-		p.watched = false // their silence counts from now on
+		p.watched = false // the silence of these peers starts to count now
 	}
 	m.watch()
 	m.dueAll(m.now)
-	m.lapse(0) // a reply that came too late starts no trust: S8
+	m.lapse(0) // a reply that arrived too late starts no trust: S8
 	if !m.lapsed {
 		m.emit(Effect{Kind: EffExtend, Session: m.sess, Until: m.until})
 	}
@@ -66,8 +66,8 @@ func (m *Machine) backOff() {
 	m.joins++
 }
 
-// lapse revokes all leases when trust has ended. late is how late this step is. If the process
-// did not run, it sent no heartbeat, so the store is not the reason.
+// lapse revokes all leases when trust has ended. A very late step shows that this process was not
+// running, so the store did not cause the lapse.
 func (m *Machine) lapse(late time.Duration) {
 	if m.phase != live || m.lapsed || m.now < m.until {
 		return
@@ -83,16 +83,15 @@ func (m *Machine) lapse(late time.Duration) {
 	m.resync()
 }
 
-// resync requests a full read and schedules the next.
 func (m *Machine) resync() {
 	m.emit(Effect{Kind: EffResync})
 	m.resyncAt = m.now.Add(m.cfg.Resync)
 }
 
-// mayBeat is C10 and C6. After a lapse, a member sends heartbeats only if a read since the
-// lapse was answered recently. If a few heartbeats get no answer, it stays silent long enough
-// to be evicted, and then tries again. Otherwise, a member whose requests arrive but whose
-// replies are lost would hold its shards forever.
+// mayBeat implements C6 and C10. After a lapse, a member sends heartbeats only if a read since the
+// lapse was answered recently. If a few heartbeats get no answer, the member stays silent until the
+// others can evict it, and then tries to send heartbeats again. Without this limit, a member whose
+// requests arrive, but whose replies are lost, would hold its shards forever.
 func (m *Machine) mayBeat() bool {
 	if !m.lapsed {
 		return len(m.beats) < maxBeats
@@ -107,10 +106,11 @@ func (m *Machine) mayBeat() bool {
 		m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)
 }
 
-// mayRead reports whether reads are sent. While trust has lapsed, one is sent every TTL/12
-// until one is answered, then every TTL/4. Each is small and limited, so, unlike a read of the
-// whole namespace, a slow one delays no other. One read at a time may take all of CallTimeout,
-// so that it can connect even if connecting takes longer than half a TTL.
+// mayRead reports whether a read may be sent. After a lapse of trust, a member sends a read every
+// TTL/12 until the store answers one of them, and then every TTL/4. Each read is small and limited.
+// A slow read therefore does not delay other reads, unlike a read of the entire namespace. One read
+// at a time may take all of CallTimeout, so that it can connect even if connecting takes longer
+// than half a TTL.
 func (m *Machine) mayRead() bool { return m.lapsed && len(m.reads) < lapsedReads }
 
 func (m *Machine) sendRead(long bool) {
@@ -140,14 +140,13 @@ func (m *Machine) read(id CallID, err error) {
 	together(m.beats, r.sentAt)
 }
 
-// heard notes that a read requested at sentAt was answered.
 func (m *Machine) heard(sentAt Instant) {
 	if sentAt >= m.heardAt {
 		m.heardAt, m.answered = sentAt, m.now
 	}
 }
 
-// take removes a call from calls.
+// take removes the call with the given id from calls, and returns that call.
 func take(calls *[]beat, id CallID) (b beat, ok bool) {
 	for i, b := range *calls {
 		if b.call == id {
@@ -158,8 +157,8 @@ func take(calls *[]beat, id CallID) (b beat, ok bool) {
 	return beat{}, false
 }
 
-// together finds the call that was sent with another at sentAt, and notes in it that the other
-// has ended.
+// together finds the call that was sent with another call at sentAt, and records that the other
+// call has ended.
 func together(calls []beat, sentAt Instant) {
 	for i := range calls {
 		if calls[i].sentAt == sentAt {
@@ -168,9 +167,9 @@ func together(calls []beat, sentAt Instant) {
 	}
 }
 
-// unheard counts a heartbeat after a lapse whose outcome is unknown although the read sent with
-// it was answered. In an outage, neither gets an answer. Of several heartbeats sent at about
-// the same time, unheard counts one. A refusal is an answer.
+// unheard counts a heartbeat after a lapse if its outcome is unknown although the read sent with it
+// was answered. In an outage, neither the heartbeat nor the read is answered. If several heartbeats
+// were sent at about the same time, unheard counts only one of them. A refusal counts as an answer.
 func (m *Machine) unheard(sentAt Instant) {
 	ttl := m.cfg.Member.TTL
 	switch since := sentAt.Sub(m.deafAt); {
@@ -185,8 +184,8 @@ func (m *Machine) unheard(sentAt Instant) {
 	}
 }
 
-// base returns the TTL that sets the pace of heartbeats. This is the member's own or, if that
-// is less, the smallest one watched (C5).
+// base returns the TTL that sets the pace of heartbeats. The result is the member's own TTL or, if
+// smaller, the smallest watched TTL (C5).
 func (m *Machine) base() time.Duration {
 	ttl := m.cfg.Member.TTL
 	if m.minTTL > 0 {
@@ -195,9 +194,9 @@ func (m *Machine) base() time.Duration {
 	return ttl
 }
 
-// interval returns the time from an answered heartbeat to the next: a third of the TTL, less
-// jitter. On a slow store, it is less, so that the next answer still comes in time to cover the
-// silence of others (C5).
+// interval returns the time from an answered heartbeat to the next heartbeat, which is a third of
+// the TTL minus jitter. On a slow store, the interval is shorter, so that the next answer arrives
+// early enough to cover the silence of others (C5).
 func (m *Machine) interval() time.Duration {
 	ttl := m.base()
 	d := min(m.cfg.Interval, ttl/3)
@@ -213,10 +212,11 @@ func (m *Machine) pace() time.Duration {
 	return m.base() / 12
 }
 
-// late returns how long a heartbeat may go unanswered before the next is sent (C4), over another
-// connection if the store has several servers. It is longer on a slow store, so that not every
-// heartbeat is sent twice. It is longer after a lapse, so that an outage does not use up the
-// unanswered heartbeats that C6 allows.
+// late returns how long a heartbeat may remain unanswered before the member sends the next
+// heartbeat (C4). If the store has several servers, the next heartbeat uses a different connection.
+// On a slow store, this time is longer, so that the member does not send every heartbeat twice.
+// After a lapse, it is also longer, so that an outage does not use up the unanswered heartbeats
+// that C6 allows.
 func (m *Machine) late() time.Duration {
 	ttl := m.base()
 	if m.lapsed {
@@ -228,11 +228,11 @@ func (m *Machine) late() time.Duration {
 	return m.pace()
 }
 
-// sendBeat sends a heartbeat, and schedules the next one for when this one is late. A late
-// reply still counts from its sending (C10).
+// sendBeat sends a heartbeat, and schedules the next heartbeat for the time when this one is late.
+// A late reply still extends trust from when the heartbeat was sent (C10).
 func (m *Machine) sendBeat() {
 	if m.lapsed && len(m.reads) < lapsedReads+lapsedBeats {
-		m.sendRead(false) // the outcomes of the two distinguish an outage from lost answers
+		m.sendRead(false) // the outcomes of the heartbeat and the read distinguish an outage from lost answers
 	}
 	id := m.newCall()
 	m.beats = append(m.beats, beat{call: id, sentAt: m.now})
@@ -274,13 +274,14 @@ func (m *Machine) beaten(id CallID, err error) {
 	if m.lapsed {
 		m.lapsed = false
 		m.event(EventRegained, nil)
-		// Each shard needs a new token first (C7). All share one delay, so they share one
+		// Each shard needs a new token first (C7). All shards share one delay, so they share one
 		// batch.
 		m.dueAll(m.now.Add(m.rng.upTo(m.cfg.Member.TTL / 24)))
 	}
 }
 
-// untilNext returns the time from now to the next heartbeat if the newest was answered.
+// untilNext returns the time from now to the next heartbeat, assuming that the newest heartbeat was
+// answered.
 func (m *Machine) untilNext() time.Duration {
 	at := m.beatSent.Add(m.interval())
 	if m.quiet() {
@@ -289,7 +290,7 @@ func (m *Machine) untilNext() time.Duration {
 	return max(at.Sub(m.now), 0)
 }
 
-// lost ends the session, whose record no longer exists, because of err.
+// lost ends the session because of err. The session's record no longer exists.
 func (m *Machine) lost(err error) {
 	m.revokeAll(CauseSessionLost)
 	m.event(EventSessionLost, err)
@@ -300,13 +301,12 @@ func (m *Machine) lost(err error) {
 	m.backOff()
 }
 
-// duel is the number of TTLs that a superseding session must live before its loss counts as the
-// first. If two processes under one label keep ending each other's sessions, the waits before
-// their joins double.
+// If a superseding session lives for duel TTLs, its loss counts as a first loss. If two processes
+// under one label keep ending each other's sessions, the waits before their joins double.
 const duel = 10
 
-// drop forgets the outstanding calls of the session. Leases that were being given back are lost,
-// because of cause.
+// drop forgets all of the session's outstanding calls. Leases that were being given up are lost,
+// for the given cause.
 func (m *Machine) drop(cause Cause) {
 	m.former = m.sess
 	m.beats, m.reads = m.beats[:0], m.reads[:0]
@@ -348,7 +348,7 @@ func (m *Machine) leave() {
 		m.sess = ""
 	default: // joining: see below
 	}
-	m.phase = left // a join still outstanding keeps its id, to be closed
+	m.phase = left // an outstanding join keeps its id, so that its session can be closed
 }
 
 func (m *Machine) running() bool {

@@ -10,26 +10,26 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A shard is what the machine knows of one shard. There may be 100,000 shards that this process
-// does not own, so the part that only an owner needs is separate.
+// A shard value holds what the machine knows about one shard. There may be 100,000 shards that this
+// process does not own, so the fields that only an owner needs are separate.
 type shard struct {
 	name      driver.ShardID
 	owner     driver.Owner // the newest known record
-	due       Instant      // when to settle it; Never: nothing to do
-	notBefore Instant      // of the next claim, or new token
+	due       Instant      // when to settle the shard; Never if there is nothing to do
+	notBefore Instant      // earliest instant of the next claim or new token
 	own       *own
-	heirs     Heirs            // the sessions that claim it first, if an assigner named them; for a lock its rivals
-	releaser  driver.SessionID // the session that made the record free, if that was seen: C13
-	slot      int32            // in the queue
-	tries     int8             // claims that failed in a row
-	returns   int8             // short leases in a row that were given back
+	heirs     Heirs            // the sessions that claim the shard first, if an assigner named them; for a lock, its rivals
+	releaser  driver.SessionID // the session that made the record free, if this was seen: C13
+	slot      int32            // the shard's place in the queue
+	tries     int8             // consecutive failed claims
+	returns   int8             // consecutive short leases that were given up
 	flight    callKind
 	want      bool
-	waiting   bool // for its turn to claim
-	burnt     bool // the record's token, and all before it, are never granted again: C1
+	waiting   bool // waiting for its turn to claim
+	burnt     bool // the record's token and all earlier tokens are never granted again: C1
 }
 
-// A leaseState is the state of this process's lease of a shard.
+// A leaseState is the state of this process's lease on a shard.
 //
 //	none -> held                 granted
 //	held -> draining             unwanted: its handler should return
@@ -44,28 +44,28 @@ const (
 	held                       // trusted; its handler runs
 	draining                   // trusted until drainBy; its handler runs
 	revoked                    // may not be used; its handler runs
-	returned                   // may not be used; the record still names it
+	returned                   // may not be used; the record still names the lease
 )
 
 func (l leaseState) trusted() bool { return l == held || l == draining }
 
 func (l leaseState) running() bool { return l.trusted() || l == revoked }
 
-// own is the part of a shard that this process owns, owned or is about to own.
+// An own value contains the state of a shard that this process owns, has owned or is about to own.
 type own struct {
 	lease     leaseState
-	cause     Cause        // of the last Revoke
-	fence     driver.Fence // of the last Grant
+	cause     Cause        // cause of the last Revoke
+	fence     driver.Fence // fence of the last Grant
 	grantedAt Instant
-	endedAt   Instant // of the last Revoke
+	endedAt   Instant // instant of the last Revoke
 	drainBy   Instant
 	to        driver.SessionID // successor named by InUnwant, or chosen
 	sentTo    driver.SessionID // successor named by the last transfer sent
 	chosen    bool             // to is a standby that the machine chose: C13
-	yield     bool             // to be given away although it is wanted
-	why       Cause            // of a yield to a member that should have the shard: C15, C16
+	yield     bool             // the shard is given away although it is wanted
+	why       Cause            // the cause of a yield to a member that should have the shard: C15, C16
 	head      driver.Head
-	headToken driver.Token // the grant that head belongs to
+	headToken driver.Token // token of the grant that head belongs to
 }
 
 func (s *shard) lease() leaseState {
@@ -92,8 +92,8 @@ func (m *Machine) shard(name driver.ShardID) int32 {
 	return i
 }
 
-// forget removes a free lock that this process does not want. Otherwise, a process would
-// remember every name that was ever locked (C17).
+// forget removes a free lock that this process does not want. Otherwise, the process would remember
+// every name that was ever locked (C17).
 func (m *Machine) forget(i int32) {
 	s := &m.shards[i]
 	if !driver.IsLock(s.name) || s.want || s.own != nil || s.owner.Session != "" {
@@ -101,7 +101,7 @@ func (m *Machine) forget(i int32) {
 	}
 	for k := acquire; k <= release; k++ {
 		if c := &m.calls[k]; c.id != 0 && slices.Contains(c.shards, i) {
-			return // its reply names the shard by index, and schedules it again
+			return // the reply names the shard by index, and schedules the shard again
 		}
 	}
 	m.forgot = max(m.forgot, s.owner.Token)
@@ -111,15 +111,16 @@ func (m *Machine) forget(i int32) {
 	m.unused = append(m.unused, i)
 }
 
-// expect makes room for n more shards. If the slice grew by doubling, up to half of the memory
-// of a standby for many shards would be unused.
+// expect allocates space for n more shards. If the slice instead grew by doubling, a standby for
+// many shards could waste half of its memory.
 func (m *Machine) expect(n int) { m.shards = slices.Grow(m.shards, max(0, n)) }
 
-// mine reports whether the newest known record names this session.
+// mine reports whether the newest known record contains this session.
 func (m *Machine) mine(s *shard) bool { return m.phase == live && s.owner.Session == m.sess }
 
-// free reports whether the record may be claimed. Such a record names no session, or one that
-// has no record and so is dead forever. The store decides at the claim (A1).
+// free reports whether the shard may be claimed. The shard's record must contain no session, or a
+// session that has no member record and is therefore permanently dead. When the claim arrives, the
+// store decides whether the shard is free (A1).
 func (m *Machine) free(s *shard) bool {
 	id := s.owner.Session
 	return id == "" || id != m.sess && m.alive[id] == nil
@@ -157,8 +158,8 @@ func (m *Machine) unwant(name driver.ShardID, to driver.SessionID) {
 	m.schedule(i, m.now)
 }
 
-// prefer sets the sessions that claim a shard first. If a turn is being waited for, it is computed
-// again.
+// prefer sets the sessions that claim a shard first. If this member is waiting for its turn, the
+// turn is recomputed.
 func (m *Machine) prefer(name driver.ShardID, h Heirs) {
 	i := m.shard(name)
 	s := &m.shards[i]
@@ -171,11 +172,11 @@ func (m *Machine) prefer(name driver.ShardID, h Heirs) {
 		m.schedule(i, m.now)
 	}
 	if s.lease() == held {
-		m.schedule(i, m.now) // perhaps no assigner moves it any longer: C15, C16
+		m.schedule(i, m.now) // perhaps no assigner moves the shard now: C15, C16
 	}
 }
 
-// drained notes that the handler was joined, which ends a held lease.
+// drained records that the handler was joined, which ends a held lease.
 func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 	i := m.shard(name)
 	s := &m.shards[i]
@@ -222,14 +223,14 @@ func (m *Machine) revoke(i int32, cause Cause) {
 	m.schedule(i, m.now)
 }
 
-// settled reports the end of a lease, which e describes.
+// settled reports that a lease has ended in the way that e describes.
 func (m *Machine) settled(o *own, e Effect) {
 	o.lease = none
 	e.Kind, e.Fence = EffSettled, o.fence
 	m.emit(e)
 }
 
-// outcome returns how a lease that was being given back ended, by the shard's new record.
+// outcome returns how a lease that was being given up ended, according to the shard's new record.
 func (o *own) outcome(r driver.Owner) Outcome {
 	switch {
 	case r == driver.Owner{Token: o.fence.Token}:
@@ -253,13 +254,13 @@ func (m *Machine) revokeAll(cause Cause) {
 	}
 }
 
-// burn prevents grants of the tokens up to t. A later record has a higher token, so one bit beside
-// the newest known record is enough.
+// burn prevents grants of tokens up to t. A later record has a higher token, so one bit for the
+// newest known record is enough.
 func (s *shard) burn(t driver.Token) { s.burnt = s.burnt || t >= s.owner.Token }
 
-// learnState reads a record, and its head if there is one, from a view. The head of this session's
-// grant is as good as the one in the reply. No other session can move it, and the first commit
-// compares it with the store's (F1).
+// learnState reads a shard's record from a view, and also the shard's head if the view contains it.
+// A head that comes with this session's grant is as reliable as the head in the reply, because no
+// other session can change it. The first commit also compares this head with the store's head (F1).
 func (m *Machine) learnState(st *driver.ShardState) {
 	i := m.shard(st.Shard)
 	m.learn(i, st.Owner)
@@ -278,9 +279,9 @@ func (m *Machine) learnState(st *driver.ShardState) {
 	}
 }
 
-// learn reads a record from any source. It counts only if it is newer than the newest known
-// (C1). A release keeps the token and clears the session. If two sessions have one token, the
-// store forgot a grant (S14).
+// learn processes a record from any source. The record counts only if it is newer than the newest
+// known record (C1). A release keeps the token and clears the session. If two sessions have the
+// same token, the store forgot a grant (S14).
 func (m *Machine) learn(i int32, o driver.Owner) {
 	s := &m.shards[i]
 	if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != "" && s.owner.Session != "" {
@@ -298,7 +299,7 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	if o.Token == s.owner.Token {
 		s.releaser = s.owner.Session
 	}
-	if s.waiting { // for a turn among the candidates of the previous record
+	if s.waiting { // it waits for a turn among the candidates of the previous record
 		s.waiting, s.notBefore = false, m.now
 	}
 	if m.phase == live && o.Session == m.sess && s.owner.Session != m.sess {
@@ -309,10 +310,10 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	}
 	s.owner, s.tries = o, 0
 	if s.flight != noCall && m.mine(s) {
-		// The reply is on its way. It also contains the heads for all shards of the call.
+		// The reply, which contains the heads of all the call's shards, has not arrived yet.
 		s.notBefore = m.now.Add(m.cfg.Member.TTL/24 + time.Duration(len(m.calls[s.flight].shards))*itemTime)
 	}
-	switch lease := s.lease(); { // of the record before this one
+	switch lease := s.lease(); { // the lease of the record before this one
 	case lease.trusted():
 		m.revoke(i, CausePreempted)
 	case lease == returned:
@@ -329,8 +330,8 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	}
 }
 
-// unlisted frees the locks that have no record in a full state (R2). A record that names this
-// session may be newer than that state.
+// unlisted frees the locks that a full state does not list (R2), except this session's locks, which
+// may be newer than that state.
 func (m *Machine) unlisted(v *driver.View) {
 	listed := make(map[driver.ShardID]bool)
 	for i := range v.Shards {
@@ -355,7 +356,8 @@ func (m *Machine) dueAll(at Instant) {
 }
 
 // dueFree schedules every wanted shard that may be claimed, and every lock of a member that has
-// gone. Each waits for its turn. An attempt from before the shard was free does not count.
+// left. Each shard waits for this member's turn. Attempts made before the shard was free do not
+// count.
 func (m *Machine) dueFree() {
 	for i := range m.shards {
 		if s := &m.shards[i]; (s.want || driver.IsLock(s.name)) && m.free(s) {
@@ -365,8 +367,8 @@ func (m *Machine) dueFree() {
 	}
 }
 
-// settle does the next thing that one shard needs. It judges by the state alone, so that the event,
-// view or timer that led here does not matter (C2).
+// settle takes the next step that one shard needs. The decision depends only on the shard's state,
+// not on the event, view or timer that caused the call (C2).
 func (m *Machine) settle(i int32) {
 	s := &m.shards[i]
 	if s.lease() == draining && m.now >= s.own.drainBy {
@@ -391,15 +393,15 @@ func (m *Machine) settle(i int32) {
 		m.settleFree(i)
 	case driver.IsLock(s.name) && s.owner.Session != "" && m.free(s):
 		s.own = nil
-		m.claim(i) // to release it: no other member may ever want it (C17)
+		m.claim(i) // to release the lock, because no other member may ever want it (C17)
 	default:
-		s.own = nil // nothing left to remember
+		s.own = nil // there is nothing left to remember
 		m.forget(i)
 	}
 }
 
-// settleMine decides what to do with a shard whose record names this session and that has no
-// held lease.
+// settleMine decides what to do with a shard if its record contains this session but no lease is
+// held.
 func (m *Machine) settleMine(i int32) {
 	s := &m.shards[i]
 	if s.own == nil {
@@ -450,7 +452,6 @@ func (m *Machine) settleMine(i int32) {
 	}
 }
 
-// settleFree handles a wanted shard that may be claimed.
 func (m *Machine) settleFree(i int32) {
 	s := &m.shards[i]
 	if s.own != nil {
@@ -463,8 +464,8 @@ func (m *Machine) settleFree(i int32) {
 	m.claim(i)
 }
 
-// claim claims a shard in this member's turn (C9). A lock that was never seen held has no
-// rivals, so this member's turn is now (C17).
+// claim claims a shard when this member's turn comes (C9). If no holder of a lock was ever seen,
+// the lock has no rivals, and the member claims it immediately (C17).
 func (m *Machine) claim(i int32) {
 	s := &m.shards[i]
 	if !m.viewed || m.lapsed {
@@ -501,8 +502,8 @@ func (m *Machine) grant(i int32) {
 	m.settleHeld(i)
 }
 
-// decide puts a shard into the batch of a kind. If a call of that kind is outstanding, or the batch
-// is full, it keeps the shard for a later call.
+// decide puts a shard into the batch of a kind of call. If a call of that kind is outstanding, or
+// the batch is full, decide keeps the shard for a later call.
 func (m *Machine) decide(k callKind, i int32) {
 	if m.calls[k].id != 0 || len(m.batch[k]) == maxItems {
 		m.kept[k] = append(m.kept[k], i)
@@ -512,8 +513,8 @@ func (m *Machine) decide(k callKind, i int32) {
 	m.shards[i].flight = k
 }
 
-// again schedules the shards that waited for a call that has ended, as many as the next call
-// takes. So each is scheduled only once. It reports whether there was any.
+// After a call has ended, again schedules the shards that waited for it. To schedule each shard
+// only once, no more are scheduled than fit into the next call.
 func (m *Machine) again() bool {
 	any := false
 	for k := acquire; k <= release; k++ {
@@ -532,7 +533,6 @@ func (m *Machine) again() bool {
 	return any
 }
 
-// send makes one call of each batch.
 func (m *Machine) send() {
 	for k := acquire; k <= release; k++ {
 		if len(m.batch[k]) == 0 {
@@ -550,7 +550,7 @@ func (m *Machine) send() {
 			e.Kind, e.Transfers = EffTransfer, make([]driver.Transfer, len(c.shards))
 		case release:
 			e.Kind, e.Fences = EffRelease, make([]driver.Fence, len(c.shards))
-		default: // the other calls are of no shards
+		default: // the other calls concern no shards
 		}
 		for j, i := range c.shards {
 			s := &m.shards[i]
@@ -579,8 +579,8 @@ func (m *Machine) send() {
 	}
 }
 
-// reply ends the outstanding call of a kind and returns its shards. ok is false if the reply is not
-// to this call, or ended the session.
+// reply ends the outstanding call of a kind and returns its shards. The ok result is false if the
+// reply belongs to a different call or ended the session.
 func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
 	c := &m.calls[k]
 	if c.id == 0 || in.Call != c.id {
@@ -632,7 +632,7 @@ func (m *Machine) transferred(in *Input) {
 				s.own.to = "" // so the shard is released
 				continue
 			case !s.want && s.own != nil && s.own.chosen && refused(err):
-				s.own.to = "" // here too: no caller asked for this successor
+				s.own.to = "" // here too, because no caller asked for this successor
 				if errors.Is(err, driver.ErrDamaged) {
 					continue
 				}
@@ -644,9 +644,9 @@ func (m *Machine) transferred(in *Input) {
 	}
 }
 
-// refused reports whether err means that a transfer was not applied, and that trying again may
-// not help. A fence error that names the current record does not prove a refusal. An earlier
-// attempt may have been applied, which learn decides.
+// refused reports whether err means that a transfer was not applied, and that another attempt may
+// not help. A fence error that contains the current record does not prove a refusal, because an
+// earlier attempt may have been applied. In that case, the method learn decides.
 func refused(err error) bool {
 	if f, ok := errors.AsType[*driver.FencedError](err); ok && f.Current != (driver.Owner{}) {
 		return false
@@ -654,7 +654,7 @@ func refused(err error) bool {
 	return driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrNoTarget)
 }
 
-// result handles one result of a batch. It returns false if the result ended the session.
+// result handles one result of a batch, and returns false if it ended the session.
 func (m *Machine) result(i int32, in *Input, j int) bool {
 	if in.Err != nil || j >= len(in.Results) {
 		m.retryLater(i)
@@ -691,7 +691,7 @@ func (m *Machine) result(i int32, in *Input, j int) bool {
 		m.event(EventCallFailed, r.Err)
 	}
 	if m.shards[i].owner == before {
-		m.retryLater(i) // nothing new: unknown, or a view that lags
+		m.retryLater(i) // no news: the outcome is unknown, or a view lags behind
 	}
 	return true
 }
@@ -707,7 +707,7 @@ func (m *Machine) released(in *Input) {
 			m.retryLater(i)
 			continue
 		}
-		// The record may name a later lease of this session: R1.
+		// The record may belong to a later lease of this session (R1).
 		if m.mine(s) && s.owner.Token == m.calls[release].tokens[j] {
 			m.learn(i, driver.Owner{Token: s.owner.Token})
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// showInput and showEffect are one line each, for traces and scripts.
+// showInput and showEffect return one line each, for traces and scripts.
 
 func showInput(in *Input) string {
 	var b strings.Builder

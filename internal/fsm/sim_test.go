@@ -30,8 +30,8 @@ const (
 	burialTime = time.Minute
 )
 
-// newWorld makes the world of a seed: mostly three members, two shards and a TTL
-// of one second.
+// newWorld returns the world of a seed. Most worlds have three members, two shards and a TTL of one
+// second.
 func newWorld(seed uint64, rules ignored) *world {
 	rng := rand.New(rand.NewPCG(seed, 0x7e6d5c4b3a291807))
 	members := [...]int{3, 3, 3, 2, 4}[rng.IntN(5)]
@@ -40,7 +40,7 @@ func newWorld(seed uint64, rules ignored) *world {
 	for i := range shards {
 		names = append(names, driver.ShardID(fmt.Sprintf("s%d", i)))
 	}
-	if seed%3 == 0 { // nothing is drawn for it: the other seeds keep their course
+	if seed%3 == 0 { // no random number is drawn, so that the other seeds keep their course
 		names[len(names)-1] = driver.LockPrefix + names[len(names)-1]
 	}
 	w := &world{rng: rng, rules: rules, store: newModelStore(names), plan: newPlan(rng)}
@@ -50,7 +50,7 @@ func newWorld(seed uint64, rules ignored) *world {
 	if rng.IntN(8) == 0 {
 		watchAll, watchFew = 1, 1+rng.IntN(2) // on the ring
 	}
-	judge := rand.New(rand.NewPCG(seed, 0x5a6b7c8d9e0f1122)) // as those below
+	judge := rand.New(rand.NewPCG(seed, 0x5a6b7c8d9e0f1122)) // a separate source, as below
 	var failback time.Duration
 	if judge.IntN(3) == 0 {
 		failback = time.Duration(1+judge.IntN(30)) * 100 * time.Millisecond
@@ -91,13 +91,13 @@ func newWorld(seed uint64, rules ignored) *world {
 	if rng.IntN(50) == 0 {
 		w.after(w.between(2*time.Second, chaosTime), w.storeChanges)
 	}
-	// A source of its own, so that the seeds known for something keep their course.
+	// This source is separate, so that known seeds keep their course.
 	if prefs := rand.New(rand.NewPCG(seed, 0x1f2e3d4c5b6a7988)); prefs.IntN(3) == 0 {
 		w.after(time.Second, func() { w.prefer(prefs) })
 	}
 	if locks := rand.New(rand.NewPCG(seed, 0x3c5e7a9b1d2f4061)); locks.IntN(2) == 0 {
 		for i, q := range w.procs {
-			if locks.IntN(4) > 0 { // else its lock cannot be had
+			if locks.IntN(4) > 0 { // otherwise, its lock is not available
 				q.cfg.HostLock = fmt.Sprintf("lock of m%d", i)
 				q.m.Hold(q.cfg.HostLock)
 			}
@@ -112,7 +112,7 @@ func newWorld(seed uint64, rules ignored) *world {
 	return w
 }
 
-// judge finds one process eligible now and then, or not.
+// judge occasionally makes one process eligible or ineligible.
 func (w *world) judge(judge *rand.Rand) {
 	why := [...]string{"", "", "ill", "late"}[judge.IntN(4)]
 	q := w.procs[judge.IntN(len(w.procs))]
@@ -125,7 +125,7 @@ func (w *world) judge(judge *rand.Rand) {
 	}
 }
 
-// update has one process tell something else about itself now and then.
+// update occasionally makes one process publish a new state.
 func (w *world) update(updates *rand.Rand) {
 	st := driver.MemberState{Priority: int32(updates.IntN(3)), Weight: int32(updates.IntN(9)), Draining: updates.IntN(2) == 0}
 	q := w.procs[updates.IntN(len(w.procs))]
@@ -138,8 +138,8 @@ func (w *world) update(updates *rand.Rand) {
 	}
 }
 
-// prefer tells one process now and then who claims a shard first: members that
-// live, that are gone, itself, or nobody.
+// prefer occasionally gives one process the sessions that claim a shard first: live members,
+// members that are gone, the process itself, or none.
 func (w *world) prefer(prefs *rand.Rand) {
 	var heirs Heirs
 	for k := range heirs {
@@ -158,8 +158,8 @@ func (w *world) prefer(prefs *rand.Rand) {
 	}
 }
 
-// storeChanges answers the next heartbeat of one process with an error that
-// says that the store is another one (S14).
+// storeChanges answers the next heartbeat of one process with the error that the store has changed
+// (S14).
 func (w *world) storeChanges() {
 	q := w.anyone()
 	w.input(q, 0, func() {
@@ -184,12 +184,12 @@ func (w *world) acked(q *process, hw *handlerWrite, seq driver.Seq) {
 	}
 }
 
-// runSeed runs one world to its end and reports a broken rule.
+// runSeed runs one world to its end and reports any broken rule.
 func runSeed(seed uint64, rules ignored, trace *strings.Builder) (w *world, v *violation) {
 	return recordSeed(seed, rules, trace, nil)
 }
 
-// recordSeed is runSeed with a recorder, unless that is nil.
+// recordSeed is like runSeed, with a recorder, which may be nil.
 func recordSeed(seed uint64, rules ignored, trace *strings.Builder, r Recorder) (w *world, v *violation) {
 	defer func() {
 		switch r := recover().(type) {
@@ -205,8 +205,8 @@ func recordSeed(seed uint64, rules ignored, trace *strings.Builder, r Recorder) 
 	w.run(int64(chaosTime))
 	w.calm()
 	w.run(int64(chaosTime + calmTime))
-	// Joins whose answer was lost left records that nobody beats. On the ring they
-	// are evicted a few at a time.
+	// Joins whose answers were lost left records without heartbeats. On the ring, these records are
+	// evicted a few at a time.
 	for end := w.now + int64(burialTime); w.now < end && w.buries(); {
 		w.run(w.now + int64(calmTime/4))
 	}
@@ -241,8 +241,8 @@ func recordSeed(seed uint64, rules ignored, trace *strings.Builder, r Recorder) 
 	return w, nil
 }
 
-// gives reports whether a shard is on its way to whom it is due (C15, C16), or was not long
-// ago, and may come back.
+// gives reports whether a shard is on its way to the member that should have it (C15, C16), or was
+// so recently and may come back.
 func (w *world) gives() bool {
 	for _, q := range w.procs {
 		if !q.up || q.isHalted {
@@ -261,8 +261,8 @@ func (w *world) gives() bool {
 	return false
 }
 
-// checkOwners: with faults over, every wanted shard has an owner that runs it,
-// and no record names a session that has nothing to do with it (W1, C2).
+// checkOwners checks that, after all faults, every wanted shard has an owner that runs it, and that
+// no record names an unrelated session (W1, C2).
 func (w *world) checkOwners() {
 	for sh := range w.store.shards {
 		s := &w.store.shards[sh]
@@ -293,13 +293,13 @@ func (w *world) checkOwners() {
 	}
 }
 
-// anyLive reports whether some process has joined.
 func (w *world) anyLive() bool {
 	return slices.ContainsFunc(w.procs, func(q *process) bool { return q.up && !q.isHalted && q.m.Session() != "" })
 }
 
-// checkYield: with faults over, no process keeps a shard that another one is to have (C15,
-// C16), unless it was given to somebody who did not take it, or is an assigner's to move.
+// checkYield checks that, after all faults, no process keeps a shard that another process should
+// have (C15, C16). A process may keep the shard if the other process was given the shard and did
+// not take it, or if an assigner moves the shard.
 func (w *world) checkYield(owner, q *process, sh int) {
 	name := w.store.shards[sh].name
 	if driver.IsLock(name) || !q.want[sh] || q.barred != "" || q.says.Draining || q.m.Session() == "" ||
@@ -314,7 +314,7 @@ func (w *world) checkYield(owner, q *process, sh int) {
 	}
 }
 
-// checkKnowledge: with faults over, everybody knows the records as they are.
+// checkKnowledge checks that, after all faults, every process knows the current records.
 func (w *world) checkKnowledge() {
 	for _, q := range w.procs {
 		if !q.up || q.m.Session() == "" {
@@ -348,7 +348,7 @@ func (w *world) checkKnowledge() {
 	}
 }
 
-// buries reports whether the members that live have dead ones left to evict.
+// buries reports whether live members still have dead members to evict.
 func (w *world) buries() bool {
 	alive := 0
 	for _, m := range w.store.members {
@@ -359,7 +359,6 @@ func (w *world) buries() bool {
 	return alive > 0 && alive < len(w.store.members)
 }
 
-// owner is the process that is the session now, nil if there is none.
 func (w *world) owner(id driver.SessionID) *process {
 	for _, q := range w.procs {
 		if q.up && id != "" && q.m.Session() == id {
@@ -369,8 +368,8 @@ func (w *world) owner(id driver.SessionID) *process {
 	return nil
 }
 
-// checkEmpty: nothing is wanted any more, so nothing is owned, and everybody
-// knows that leaving loses nothing.
+// checkEmpty checks that no shard is owned when no shard is wanted, and that every process knows
+// that leaving loses nothing.
 func (w *world) checkEmpty() {
 	for _, q := range w.procs {
 		if q.up && !q.m.Settled() {
@@ -384,8 +383,8 @@ func (w *world) checkEmpty() {
 	}
 }
 
-// checkGone: the sessions that left have no record. One whose join got no answer
-// may have one until somebody evicts it.
+// checkGone checks that sessions that left have no record. If a join got no answer, its session may
+// have a record until some member evicts it.
 func (w *world) checkGone(left []driver.SessionID) {
 	for _, id := range left {
 		if id != "" && w.store.member(id) != nil {
@@ -394,8 +393,8 @@ func (w *world) checkGone(left []driver.SessionID) {
 	}
 }
 
-// totals of all seeds. The least of each, per 1,000 seeds, without which zero
-// violations would prove nothing.
+// totals has the counts of all seeds, and the minimum of each count per 1,000 seeds. With lower
+// counts, zero violations would prove nothing.
 type totals struct {
 	mu sync.Mutex
 	n  []int

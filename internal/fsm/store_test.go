@@ -4,11 +4,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// modelStore is the driver's contract as plain sequential code: one namespace in
-// memory, whose every operation is one atomic step. It is what the machines of a
-// simulation or an exploration share, and it remembers more than a store would,
-// so that a checker can tell what really happened. A value copy made with clone
-// is independent.
+// modelStore implements the driver's contract as plain sequential code: one namespace in memory, in
+// which every operation is one atomic step. The machines of a simulation or an exploration share
+// it. The model remembers more than a real store, so that a checker knows what really happened. A
+// copy made with clone is independent.
 type modelStore struct {
 	rev     int64
 	now     int64 // real time in nanoseconds, set by the owner before each call
@@ -25,18 +24,17 @@ type modelShard struct {
 	owner  driver.Owner
 	from   driver.Owner // the record that the current one replaced (A3)
 	rev    int64
-	freed  driver.Token // of the lease with which a lock's record went (R2)
+	freed  driver.Token // of the lease after which a lock's record was removed (R2)
 	head   driver.Head
 	leases []grantedLease // every lease the store ever granted, in order
 	last   writeID        // of the last commit applied
 }
 
-// grantedLease is a lease as the store granted it. Its exclusion is given up
-// when it was preempted, or its session ended by supersession or by an operator
-// (C11, S1).
+// grantedLease is a lease that the store granted. Its exclusion no longer applies after a
+// preemption, or after supersession or an operator ended its session (C11, S1).
 type grantedLease struct {
 	fence   driver.Fence
-	head    driver.Head // as it found it
+	head    driver.Head // at the grant
 	exempt  bool
 	claimed bool // a machine reported the grant
 }
@@ -59,8 +57,8 @@ type departure struct {
 	rev     int64
 }
 
-// writeID orders the writes of one shard as their handlers made them: the index
-// counts the writes of one lease.
+// writeID orders the writes of one shard as their handlers issued them. The index counts the writes
+// of one lease.
 type writeID struct {
 	token driver.Token
 	index int
@@ -82,8 +80,7 @@ func newModelStore(shards []driver.ShardID) *modelStore {
 	return s
 }
 
-// clone returns an independent copy. What is only appended to is shared up to
-// its length.
+// clone returns an independent copy. The copies share append-only data, up to its current length.
 func (s *modelStore) clone() *modelStore {
 	c := *s
 	c.shards = append([]modelShard(nil), s.shards...)
@@ -146,7 +143,7 @@ func (s *modelStore) remove(id driver.SessionID) {
 	}
 }
 
-// exempt gives up the exclusion of all leases of a session (C11).
+// exempt ends the exclusion of all leases of a session (C11).
 func (s *modelStore) exempt(id driver.SessionID) {
 	for i := range s.shards {
 		for j := range s.shards[i].leases {
@@ -157,8 +154,8 @@ func (s *modelStore) exempt(id driver.SessionID) {
 	}
 }
 
-// join is the second half of a join: the compare-and-set on the label's record,
-// which was read at revision seen when the call began (M3).
+// join is the second half of a join: the compare-and-set on the label's record, which was read at
+// revision seen when the call began (M3).
 func (s *modelStore) join(m driver.Member, seen int64) error {
 	l := s.label(m.Node)
 	switch {
@@ -187,7 +184,7 @@ func (s *modelStore) beat(id driver.SessionID) error {
 	return nil
 }
 
-// update is M4.
+// update implements M4.
 func (s *modelStore) update(id driver.SessionID, st driver.MemberState) error {
 	m := s.member(id)
 	switch {
@@ -213,7 +210,6 @@ func (s *modelStore) grant(sh *modelShard, to driver.SessionID) driver.Fence {
 	return f
 }
 
-// lease finds a granted lease, nil if the store never granted it.
 func (sh *modelShard) lease(f driver.Fence) *grantedLease {
 	for i := len(sh.leases) - 1; i >= 0; i-- {
 		if sh.leases[i].fence == f {
@@ -309,7 +305,6 @@ func (s *modelStore) evict(id driver.SessionID, suspects []driver.Suspect) ([]dr
 	return out, nil
 }
 
-// commit applies one write of one value and one log entry.
 func (s *modelStore) commit(g ignored, w driver.Write, id writeID) driver.CommitResult {
 	sh := s.shard(w.Fence.Shard)
 	if sh.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token}) {
@@ -335,8 +330,8 @@ func (s *modelStore) commit(g ignored, w driver.Write, id writeID) driver.Commit
 	return driver.CommitResult{Head: sh.head}
 }
 
-// observe returns what changed since revision since (0: the full state), nil if
-// nothing did.
+// observe returns the changes since revision since, or nil if there are none. With 0, it returns
+// the full state.
 func (s *modelStore) observe(since int64, beats []driver.Beat) *driver.View {
 	v := &driver.View{Reset: since == 0}
 	found := v.Reset
@@ -348,7 +343,7 @@ func (s *modelStore) observe(since int64, beats []driver.Beat) *driver.View {
 					continue
 				}
 			}
-			if sh.owner.Session != "" && sh.owner.Token%3 != 0 { // some stores know it, some of the time
+			if sh.owner.Session != "" && sh.owner.Token%3 != 0 { // some stores report the head, and only sometimes
 				st.Head = new(sh.head)
 			}
 			v.Shards = append(v.Shards, st)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestTakeoverOnASlowStore: a death costs the TTL and three round trips (the proof
-// that the store serves, the eviction, the claim), however slow the store is, as
-// long as it answers within a third of the TTL (V1, C5).
+// TestTakeoverOnASlowStore: on any store that answers within a third of the TTL, a takeover takes
+// the TTL and three round trips: the proof that the store serves, the eviction, and the claim (V1,
+// C5).
 func TestTakeoverOnASlowStore(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second // of newCalmWorld
@@ -52,8 +52,8 @@ func TestTakeoverOnASlowStore(t *testing.T) {
 	}
 }
 
-// takeover kills the owner of the first shard and returns how long it takes until
-// another member holds its lease.
+// takeover kills the owner of the first shard. It returns the time until another member holds the
+// lease.
 func (w *world) takeover(t *testing.T, limit time.Duration) time.Duration {
 	t.Helper()
 	dead := w.owner(w.store.shards[0].owner.Session)
@@ -73,9 +73,8 @@ func (w *world) takeover(t *testing.T, limit time.Duration) time.Duration {
 	}
 }
 
-// TestFreshMemberTakesOver: a member that joined a moment before the holder died
-// needs no longer than the TTL from the moment it joined; and so does a process
-// that restarts alone.
+// TestFreshMemberTakesOver: a member that joined just before the holder died takes over at most the
+// TTL after its own join. So does a single process that restarts.
 func TestFreshMemberTakesOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -117,8 +116,8 @@ func TestFreshMemberTakesOver(t *testing.T) {
 	}
 }
 
-// TestMassDeath: when most members die at once, the survivors find all of the dead
-// within a TTL more than if there had been few of them (V1, O3).
+// TestMassDeath: if most members die at the same time, the survivors need at most one more TTL to
+// find all dead members than after a few deaths (V1, O3).
 func TestMassDeath(t *testing.T) {
 	massDeath(t, [][2]int{{40, 38}, {40, 20}, {100, 90}, {100, 10}})
 }
@@ -172,8 +171,8 @@ func massDeath(t *testing.T, cases [][2]int) {
 	}
 }
 
-// TestDuelIsDamped: two processes that supersede each other under one label do so
-// less and less often (V4).
+// TestDuelIsDamped: two processes that supersede each other under one label join at growing
+// intervals (V4).
 func TestDuelIsDamped(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorldOf(1, 1, sameTTL(2))

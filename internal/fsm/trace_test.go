@@ -29,7 +29,7 @@ var (
 	tracedFlag = flag.Int("traced", 100, "of how many seeds the simulation's traces are written and checked")
 )
 
-// A recorder writes traces. Safe for concurrent use.
+// A recorder writes traces. It is safe for concurrent use.
 type recorder struct {
 	dir  string
 	mu   sync.Mutex
@@ -92,7 +92,7 @@ func (r *recorder) close() error {
 	return r.err
 }
 
-// TestMain writes traces of tests that build one case, if that is asked for.
+// TestMain writes traces of tests that construct a single case, if a flag requests them.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *scenesFlag == "" {
@@ -108,7 +108,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// of is the directory of a seed.
 func of(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf("seed-%d", seed)) }
 
 // write simulates a seed and writes the traces of its processes.
@@ -140,7 +139,7 @@ func accepted(t *testing.T, dir string) *trace.Report {
 }
 
 // TestTraces checks traces of the simulation: each step is accepted, and the members' leases,
-// tokens, evictions and commits fit together.
+// tokens, evictions and commits are consistent.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	traced := share.Of(t, "traced", *tracedFlag, 10)
@@ -172,8 +171,8 @@ func TestWriteTraces(t *testing.T) {
 	}
 }
 
-// built are mutants whose case does not come in mutantSeeds runs of the simulation, with the test
-// that builds it.
+// built lists the mutants whose case does not occur in mutantSeeds runs of the simulation, with the
+// tests that build the case.
 var built = map[string]string{
 	"C6: heartbeats that nobody answers are sent for ever":                   "TestUnansweredHeartbeatsGoSilent",
 	"C13: a turn outlives the record that it was for":                        "TestTurnEndsWithTheRecord",
@@ -185,7 +184,7 @@ var built = map[string]string{
 	"S14: a token of two sessions goes unnoticed":                            "TestTokenOfTwoSessionsHalts",
 }
 
-// rare are mutants whose case the simulation brings, but not in mutantSeeds runs.
+// rare lists mutants whose case occurs in the simulation, but not within mutantSeeds runs.
 var rare = []string{
 	"C1: what a lock that was forgotten had burnt is granted again",
 	"C16: the time of a member that was not eligible counts",
@@ -193,23 +192,24 @@ var rare = []string{
 	"F1: the store ignores the number of a write",
 }
 
-// unmet are the mutants that leave nothing in a trace.
+// unmet lists the mutants that leave no evidence in a trace.
 var unmet = []string{
 	"C17: places of locks that were forgotten stay empty", // costs memory only
 }
 
-// goOn are rules whose breach does not end a simulation that is traced: of a store, so that what
-// comes of it shows.
+// goOn lists rules whose breach does not end a traced simulation. A store breaks these rules, and
+// the simulation continues to show the consequences.
 const goOn = "S1,S2,S3,S15,M2"
 
-// mutantSeeds is how many runs of each mutant are checked, rareSeeds of those that are rare.
+// mutantSeeds is the number of runs that are checked for each mutant, and rareSeeds for each rare
+// mutant.
 const (
 	mutantSeeds = 60
 	rareSeeds   = 2040
 )
 
-// TestScenes: the steps of the tests of built are accepted. What the store does in some of them
-// is not.
+// TestScenes: the steps of the tests in built are accepted. In some of these tests, the store's
+// behavior is not accepted.
 func TestScenes(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -248,8 +248,8 @@ func sceneOf(t *testing.T, dir string) *trace.Breach {
 	return nil
 }
 
-// TestMutantsLeaveTraces: the traces of a machine, or of a store, without one of its rules are not
-// all accepted.
+// TestMutantsLeaveTraces: if a machine or a store lacks one of its rules, the check rejects at
+// least one of its traces.
 func TestMutantsLeaveTraces(t *testing.T) {
 	names, edits := fsm.Mutants()
 	if len(names) == 0 {
@@ -277,12 +277,13 @@ func TestMutantsLeaveTraces(t *testing.T) {
 	})
 }
 
-// foundIn says by what the traces of a mutant, whose tests mutant runs, show it, if they do.
+// foundIn returns the evidence of a mutant in its traces, if there is any. The function mutant runs
+// the mutant's tests.
 func foundIn(t *testing.T, mutant func(args ...string) ([]byte, error), name string) string {
 	t.Helper()
 	if test := built[name]; test != "" {
 		dir := t.TempDir()
-		// The test fails: whether its traces show why is the question.
+		// The test fails. Its traces should show the reason.
 		_, _ = mutant("-test.run", "^"+test+"$", "-scenes", dir)
 		if b := sceneOf(t, dir); b != nil {
 			return fmt.Sprintf("%s: %s: %s", test, b.Rule, b.Text)

@@ -8,16 +8,16 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// update replaces the state that this process publishes. Its number is greater than all before,
-// in this session and earlier ones.
+// update replaces the state that this process publishes. The new state's number exceeds all earlier
+// numbers in this process's sessions.
 func (m *Machine) update(st driver.MemberState) {
 	st.Update = m.cfg.Member.Update + 1
 	m.cfg.Member.MemberState = st
 	m.yieldAt = m.now // C16: its priority may have changed
 }
 
-// mayUpdate is C12. It reports whether the store lacks the newest state, and no call in
-// progress may bring it a state.
+// mayUpdate implements C12: it reports whether the store lacks the newest state and no call in
+// progress may write a state.
 func (m *Machine) mayUpdate() bool { return m.stored < m.cfg.Member.Update && m.calls[update].id == 0 }
 
 func (m *Machine) sendUpdate() {
@@ -36,7 +36,7 @@ func (m *Machine) updated(id CallID, err error) {
 	if m.fatal(err) {
 		return
 	}
-	if err != nil && !errors.Is(err, driver.ErrConflict) { // a conflict is with a later one of this session
+	if err != nil && !errors.Is(err, driver.ErrConflict) { // a conflict means that a later update of this session was applied
 		m.updateErr = err
 		m.updateAt = m.now.Add(m.rng.backoff(m.cfg.BackoffMin, m.cfg.BackoffMax, m.updates))
 		m.updates++
@@ -46,9 +46,9 @@ func (m *Machine) updated(id CallID, err error) {
 	m.stored, m.updateErr, m.updates = c.number, nil, 0
 }
 
-// Updated returns the number of this member's newest state that the store has, or that its join
-// brings. If a call failed, it also returns the reason why the store does not have a later
-// state yet. Without a session, the next join carries the newest state.
+// Updated returns the number of this member's newest state in the store, or of the state that the
+// join in progress writes. If a later state is not in the store because a call failed, Updated also
+// returns that call's error. Without a session, the next join publishes the newest state.
 func (m *Machine) Updated() (driver.UpdateNo, error) {
 	if m.phase == live || m.phase == joining {
 		return m.stored, m.updateErr
@@ -56,21 +56,19 @@ func (m *Machine) Updated() (driver.UpdateNo, error) {
 	return m.cfg.Member.Update, nil
 }
 
-// Hold sets the identity of the lock that this process holds (C14). It is called before the first
-// Step.
+// Hold sets the identity of the lock that this process holds (C14). The runner calls Hold before
+// the first Step.
 func (m *Machine) Hold(lock string) { m.cfg.HostLock = lock }
 
-// Public returns State as the others see it: with the lock, and with the reason why this process
-// is not eligible.
+// Public returns State as other members see it, with the lock and the reason why this process is
+// ineligible.
 func (m *Machine) Public() driver.MemberState { return with(m.shown(), HostLockKey, m.cfg.HostLock) }
 
-// shown returns Public without the lock.
+// shown returns the result of Public without the lock.
 func (m *Machine) shown() driver.MemberState {
 	return with(m.cfg.Member.MemberState, mark.IneligibleKey, m.cfg.Ineligible)
 }
 
-// with returns the state with a value in its metadata, which it copies, unless the value
-// is empty or there is no room.
 func with(st driver.MemberState, key, value string) driver.MemberState {
 	if value == "" {
 		return st
@@ -99,7 +97,7 @@ func cutLock(st driver.MemberState) (driver.MemberState, string) {
 	return st, lock
 }
 
-// Ineligible returns the reason why this process is not eligible, or "" if it is.
+// Ineligible returns the reason why this process is ineligible, or "" if it is eligible.
 func (m *Machine) Ineligible() string { return m.cfg.Ineligible }
 
 // State returns the state that this process publishes.

@@ -12,9 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A world is several members over one model store, in virtual time: the network
-// between them, the clocks, and the handlers. Everything in it follows from its
-// seed.
+// A world has several members on one model store, in virtual time, with the network, the clocks and
+// the handlers. Everything in a world follows from its seed.
 type world struct {
 	rng        *rand.Rand
 	rules      ignored
@@ -27,11 +26,11 @@ type world struct {
 	plan       plan
 	outages    []outage
 	down       bool
-	deadSilent bool // while it is down no call fails, and none is answered
+	deadSilent bool // while the store is down, no call fails, and none is answered
 	sluggish   bool // the store answers slowly
 	quiet      bool
-	trip       time.Duration // what a steady latency adds to each call, half of it each way
-	spikes     float64       // heartbeats of which the reply takes spike longer
+	trip       time.Duration // added to each call, half of it each way
+	spikes     float64       // heartbeats whose replies take spike longer
 	spike      time.Duration
 	trace      *strings.Builder
 	recorder   Recorder // or nil
@@ -51,31 +50,31 @@ type process struct {
 	*member
 	node     string
 	start    int64 // real time at which its clock began
-	ppm      int64 // rate of its clock, off true
+	ppm      int64 // rate error of its clock, in parts per million
 	up       bool
 	paused   bool
 	inbox    []event // while paused
 	reqCut   bool
 	repCut   bool
-	deafFrom int64 // since when no reply was delivered, if repCut
+	deafFrom int64 // the start of the time without replies, if repCut
 	slow     bool  // replies are slow
 	observe  uint32
 	cursor   int64
-	full     bool // the call under way reads in full, and is left to end
-	again    bool // to read in full after it
+	full     bool // the call in progress is a full read, which is not interrupted
+	again    bool // another full read must follow it
 	wakeGen  uint32
 	wakeSet  Instant
 	spins    int
 	spinAt   Instant
 }
 
-// local is the process's own clock.
+// local returns the time of the process's own clock.
 func (q *process) local(now int64) Instant {
 	d := now - q.start
 	return Instant(d + d/1000*q.ppm/1000)
 }
 
-// real is the earliest real time at which its clock shows at least t.
+// real returns the earliest real time at which the process's clock shows t or later.
 func (q *process) real(t Instant) int64 {
 	d := int64(t)
 	at := q.start + d - d/1000*q.ppm/1000
@@ -96,7 +95,7 @@ type packet struct {
 	label     int64 // join: revision of the label's record when the call began
 	since     int64 // observe
 	watch     []driver.Beat
-	streams   bool // observe: goes on after an answer
+	streams   bool // observe: continues after an answer
 	gen       uint32
 	sentAt    Instant
 	shard     int // head, commit
@@ -104,7 +103,7 @@ type packet struct {
 	write     *handlerWrite
 }
 
-// Requests of the runner that the machine does not ask for.
+// Requests of the runner that the machine does not make.
 const (
 	pktObserve EffectKind = 100 + iota
 	pktHead
@@ -157,7 +156,7 @@ var (
 	errNetwork = errors.New("connection reset")
 )
 
-// eventHeap is a binary heap by instant, then in the order of creation.
+// eventHeap is a binary heap, ordered by instant and then by creation.
 type eventHeap []event
 
 func (h eventHeap) less(i, j int) bool {
@@ -225,7 +224,6 @@ func (w *world) after(d time.Duration, fn func()) { w.at(d, event{kind: evFault,
 
 func (w *world) chance(p float64) bool { return w.rng.Float64() < p }
 
-// between is uniform between a and b.
 func (w *world) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(w.rng.Int64N(int64(b-a)+1))
 }
@@ -262,7 +260,6 @@ func (w *world) handle(e *event) {
 	w.deliver(q, e)
 }
 
-// deliver hands an event to a process that runs.
 func (w *world) deliver(q *process, e *event) {
 	switch e.kind {
 	case evWake:
@@ -304,7 +301,7 @@ func (w *world) deliver(q *process, e *event) {
 
 func replyKind(k EffectKind) InputKind { return InJoined + InputKind(k-EffJoin) }
 
-// step feeds the machine and plans its next wake.
+// step feeds the machine and schedules its next wake.
 func (w *world) step(q *process, in Input) {
 	now := q.local(w.now)
 	if w.trace != nil {
@@ -363,7 +360,7 @@ func (w *world) ask(p *member, e *Effect) {
 	w.send(q, pkt)
 }
 
-// send puts a packet on the network: lost, late, or twice.
+// send puts a packet on the network, which may lose, delay or duplicate it.
 func (w *world) send(q *process, pkt *packet) {
 	n := 1
 	if !w.quiet {
@@ -379,7 +376,6 @@ func (w *world) send(q *process, pkt *packet) {
 	}
 }
 
-// arrive lets the store handle a packet.
 func (w *world) arrive(pkt *packet) {
 	q := w.procs[pkt.proc]
 	if !w.quiet && q.inc == pkt.inc && q.reqCut {
@@ -408,7 +404,7 @@ func (w *world) arrive(pkt *packet) {
 	}
 }
 
-// failure is the reply when the store cannot be reached.
+// failure returns the reply for an unreachable store.
 func (w *world) failure(pkt *packet) *parcel {
 	switch pkt.kind {
 	case pktObserve, pktHead:
@@ -431,8 +427,8 @@ func (w *world) answer(pkt *packet) bool {
 	return true
 }
 
-// stream lets the store go on telling what changes, without being asked again,
-// until the process asks for something else.
+// stream makes the store continue to report changes, without further requests, until the process
+// makes another request.
 func (w *world) stream(pkt *packet, v *driver.View) {
 	next := *pkt
 	next.since = w.store.rev
@@ -457,7 +453,6 @@ func (w *world) wakeObservers() {
 	}
 }
 
-// exec applies a request to the store and makes the reply.
 func (w *world) exec(pkt *packet) *parcel {
 	s, e := w.store, &pkt.eff
 	in := Input{Kind: replyKind(pkt.kind), Call: e.Call}
@@ -492,7 +487,7 @@ func (w *world) exec(pkt *packet) *parcel {
 	return &parcel{in: in}
 }
 
-// blur makes some items of a batch unknown although they were decided.
+// blur makes the outcomes of some items of a batch unknown although the store decided them.
 func (w *world) blur(results []driver.AcquireResult) {
 	for i := range results {
 		if !w.quiet && w.chance(w.plan.blur) {
@@ -501,8 +496,8 @@ func (w *world) blur(results []driver.AcquireResult) {
 	}
 }
 
-// judgeEviction checks against what really happened that a record about to be
-// removed was silent for its member's TTL (M2), or that its process has ended (C14).
+// judgeEviction checks what really happened before an eviction: the record was silent for its
+// member's TTL (M2), or the member's process has ended (C14).
 func (w *world) judgeEviction(x driver.Suspect) {
 	m := w.store.member(x.Session)
 	if m == nil || m.version != x.Version {
@@ -522,9 +517,9 @@ func (w *world) ended(id driver.SessionID) bool {
 	return !slices.ContainsFunc(w.procs, func(q *process) bool { return q.up && q.m.sess == id })
 }
 
-// judgeSuspicion checks, when an eviction is sent, that its suspect had its whole
-// TTL to beat since the last outage, unless it was silent for longer than half its
-// TTL while the store was up before (C5).
+// judgeSuspicion checks a suspect when an eviction is sent. Since the last outage, the suspect must
+// have had its entire TTL to send a heartbeat. The exception is a suspect that was silent for
+// longer than half its TTL while the store was up before (C5).
 func (w *world) judgeSuspicion(x driver.Suspect) {
 	m := w.store.member(x.Session)
 	if m == nil || m.version != x.Version {
@@ -542,7 +537,6 @@ func (w *world) judgeSuspicion(x driver.Suspect) {
 	}
 }
 
-// sendBack puts a reply on the network.
 func (w *world) sendBack(pkt *packet, rep *parcel) {
 	if rep == nil {
 		return
@@ -557,8 +551,8 @@ func (w *world) sendBack(pkt *packet, rep *parcel) {
 	w.at(w.delay(true)+w.lag(q, pkt.kind), event{kind: evReply, proc: pkt.proc, inc: pkt.inc, pkt: pkt, rep: rep})
 }
 
-// lag is what a slow link adds to a reply: near a third of the TTL, above the
-// margin, where trust counted from the reply would last too long.
+// lag returns the delay that a slow link adds to a reply. It is about a third of the TTL and above
+// the margin, so trust counted from the reply would last too long.
 func (w *world) lag(q *process, kind EffectKind) time.Duration {
 	ttl := q.cfg.Member.TTL
 	switch {
@@ -576,7 +570,6 @@ func (w *world) lag(q *process, kind EffectKind) time.Duration {
 	return 0
 }
 
-// delay is how long a packet takes.
 func (w *world) delay(reply bool) time.Duration {
 	if w.quiet {
 		return w.trip/2 + w.between(200*time.Microsecond, 4*time.Millisecond)
@@ -591,7 +584,6 @@ func (w *world) delay(reply bool) time.Duration {
 	return w.between(200*time.Microsecond, 12*time.Millisecond)
 }
 
-// reply delivers one reply to a process.
 func (w *world) reply(q *process, e *event) {
 	if !w.quiet && q.repCut {
 		return
@@ -629,18 +621,17 @@ func (w *world) reply(q *process, e *event) {
 	default:
 		w.step(q, rep.in)
 		if pkt.kind == EffJoin && rep.in.Err == nil && !q.full {
-			w.observe(q) // the call under way asks for no heartbeats
+			w.observe(q) // the call in progress requests no heartbeats
 		}
 	}
 }
 
-// observe starts the process's Observe call.
 func (w *world) observe(q *process) {
 	q.observe++
 	q.full, q.again = q.cursor == 0, false
 	pkt := &packet{proc: q.idx, inc: q.inc, kind: pktObserve, since: q.cursor, gen: q.observe, sentAt: q.local(w.now), streams: w.trip > 0}
 	pkt.watch = q.m.AppendWatch(nil)
-	if !pkt.streams && (q.cursor == 0 || w.chance(0.5)) { // a stream that hangs is noticed, or it is not
+	if !pkt.streams && (q.cursor == 0 || w.chance(0.5)) { // a hanging stream may or may not be noticed
 		w.at(q.cfg.CallTimeout, event{kind: evObserveTimeout, proc: q.idx, inc: q.inc, gen: q.observe})
 	}
 	w.send(q, pkt)
@@ -654,7 +645,7 @@ func (w *world) resync(p *member) {
 	}
 	q.cursor = 0
 	q.observe++
-	// The call begins after the step: it asks with the watch of then.
+	// The call begins after the step, so it requests the heartbeats that are watched at that time.
 	w.at(0, event{kind: evObserveAgain, proc: p.idx, inc: p.inc, gen: q.observe})
 }
 

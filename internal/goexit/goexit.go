@@ -1,5 +1,5 @@
-// Package goexit calls functions of the application that may end their goroutine with
-// runtime.Goexit, as t.FailNow does. Tenure's own goroutine survives.
+// Package goexit calls application functions that may end their goroutine with runtime.Goexit, as
+// t.FailNow does. The goroutine of Tenure that makes the call continues.
 package goexit
 
 import (
@@ -8,11 +8,11 @@ import (
 	"log/slog"
 )
 
-// Err is the error of a function that ended its goroutine.
+// Err means that a function ended its goroutine with runtime.Goexit.
 var Err = errors.New("tenure: the function ended its goroutine by runtime.Goexit, as t.FailNow does: have it return an error")
 
-// Call calls f in another goroutine, waits for it, and returns its error, or Err. A panic of f ends
-// the process.
+// Call calls f in another goroutine, and waits for the goroutine to end. Call returns the error of
+// f, or Err. A panic in f ends the process.
 func Call(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -28,8 +28,7 @@ func Call(f func() error) error {
 	return <-done
 }
 
-// Told returns a function that calls f, which has no result, through Call. If f is nil, it
-// returns nil.
+// Told returns a function that calls f through Call. If f is nil, Told returns nil.
 func Told[T any](f func(T)) func(T) {
 	if f == nil {
 		return nil

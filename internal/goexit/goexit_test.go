@@ -31,7 +31,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// A handler that exits at each line ends no goroutine but its own, also below With and WithGroup.
+// A handler that calls Goexit for each line does not end the goroutine that logs. This includes
+// handlers from With and WithGroup.
 func TestLogger(t *testing.T) {
 	lines := 0
 	l := Logger(slog.New(slog.NewTextHandler(writer(func() { lines++; runtime.Goexit() }), nil)))
@@ -48,7 +49,7 @@ func (w writer) Write(b []byte) (int, error) { w(); return len(b), nil }
 
 var _ io.Writer = writer(nil)
 
-// A panic ends the process before the caller goes on, with the function's frames in the trace.
+// A panic ends the process before the caller continues. The trace contains the function's frames.
 func TestPanic(t *testing.T) {
 	const child = "TENURE_TEST_PANIC"
 	if os.Getenv(child) != "" {

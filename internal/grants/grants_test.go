@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestParse: the last leases of texts, and of those that are damaged the newer ones.
+// TestParse: Parse returns the last leases of a text. If the text is damaged, it returns only the
+// leases that are newer than the damage.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	long := "host-" + strings.Repeat("0123456789", 3)
@@ -59,7 +60,7 @@ func seconds(at time.Time) string {
 	return fmt.Sprint(at.Unix())
 }
 
-// TestBound: a text has the last four leases in MaxBytes, whatever their labels and ends.
+// TestBound: a text holds the last four leases within MaxBytes, with any labels and ends.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	text, label := "", strings.Repeat("n", driver.MaxNameLen)
@@ -79,7 +80,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is shown of any text is bounded, without control characters, and goes on.
+// FuzzParse: the leases parsed from any text have limited length, and contain no control
+// characters. More events can be added to any text.
 func FuzzParse(f *testing.F) {
 	f.Add("d+4+n2/c+1+/a+0+n1/")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -11,13 +11,14 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// MaxShards is the largest number of shards of a set, including those of a Keyspace. Every member
-// contends for all of them, and for the assigner's.
+// MaxShards is the maximum number of shards in a set, including those of a Keyspace. Every member
+// contends for all of these shards, and for the assigner's shard.
 const MaxShards = seam.MaxContended - 1
 
-// Expand returns the sorted shards that specs name. Each spec is a name, or a range such as
-// "orders-0000..1023", whose numbers are as wide as the first. Every name follows core's grammar,
-// none is Tenure's own, and none occurs twice. There are at most MaxShards.
+// Expand returns the sorted names of the specified shards. Each spec is a name, or a range such as
+// "orders-0000..1023". All numbers of a range have as many digits as the first one. Expand returns
+// an error if a name is invalid, reserved for Tenure or given twice, or if there are more than
+// MaxShards shards.
 func Expand(specs ...string) ([]string, error) {
 	var out []string
 	for _, spec := range specs {
@@ -37,7 +38,7 @@ func Expand(specs ...string) ([]string, error) {
 			return nil, tooMany(spec)
 		}
 		if err := driver.CheckShard(driver.ShardID(fmt.Sprintf("%s%0*d", prefix, len(digits), to))); err != nil {
-			return nil, err // before a million names are made
+			return nil, err // before building a million names
 		}
 		for i := from; i <= to; i++ {
 			out = append(out, fmt.Sprintf("%s%0*d", prefix, len(digits), i))

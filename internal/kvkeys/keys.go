@@ -1,4 +1,4 @@
-// Package kvkeys makes the keys of the records of package kv.
+// Package kvkeys builds the keys under which package kv stores its records.
 package kvkeys
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// EndedSlots is the largest number of evictions remembered. A later eviction replaces the one
-// in its slot.
+// EndedSlots is the number of slots in which the store records evictions. A later eviction in the
+// same slot replaces an earlier one.
 const EndedSlots = 16
 
-// Keys makes the keys of one namespace. Fixed parts start with "!", which no name may, so that
-// namespaces "a" and "a/b" never overlap. Names end with "/" or with the key, so that shard "1"
-// never matches "10".
+// Keys builds the keys of one namespace. Fixed parts start with "!". No name may start with "!", so
+// the keys of namespaces "a" and "a/b" never overlap. A name is followed by "/" or by the end of
+// the key, so shard "1" never matches "10".
 //
 //	<ns>/!id                      identity: a random id and the base of tokens
 //	<ns>/!incarnation             the history of the store, where the store identifies it
@@ -41,7 +41,7 @@ func New(namespace string) (Keys, error) {
 // Identity returns the key of the namespace's identity record.
 func (k Keys) Identity() string { return string(k) + "/!id" }
 
-// Incarnation returns the key of the record of the store's incarnation.
+// Incarnation returns the key of the store's incarnation record.
 func (k Keys) Incarnation() string { return string(k) + "/!incarnation" }
 
 // Node returns the key of a node label's record.
@@ -57,54 +57,54 @@ func (k Keys) Ended(s driver.SessionID) string {
 // EndedSlot returns the key of the n-th record of ended sessions.
 func (k Keys) EndedSlot(n uint32) string { return fmt.Sprintf("%s!ended-%02d", k.Nodes(), n) }
 
-// Nodes returns the prefix of the node labels' records.
+// Nodes returns the key prefix of the node labels' records.
 func (k Keys) Nodes() string { return string(k) + "/!node/" }
 
 // Removed returns the key of the record that every removal of a node label changes.
 func (k Keys) Removed() string { return string(k) + "/!node/!removed" }
 
-// State returns the prefix of the roster and of the shards' records.
+// State returns the key prefix of the roster's and the shards' records.
 func (k Keys) State() string { return string(k) + "/!state/" }
 
-// Members returns the prefix of the roster.
+// Members returns the key prefix of the roster's records.
 func (k Keys) Members() string { return string(k) + "/!state/member/" }
 
 // Member returns the key of a session's roster entry.
 func (k Keys) Member(s driver.SessionID) string { return string(k) + "/!state/member/" + string(s) }
 
-// Shards returns the prefix of the shards' records.
+// Shards returns the key prefix of the shards' records.
 func (k Keys) Shards() string { return string(k) + "/!state/shard/" }
 
 // Shard returns the key of a shard's record.
 func (k Keys) Shard(s driver.ShardID) string { return string(k) + "/!state/shard/" + string(s) }
 
-// Beats returns the prefix of the records that heartbeats change.
+// Beats returns the key prefix of the records that heartbeats change.
 func (k Keys) Beats() string { return string(k) + "/!beat/" }
 
 // Beat returns the key of the record that a session's heartbeat changes.
 func (k Keys) Beat(s driver.SessionID) string { return string(k) + "/!beat/" + string(s) }
 
-// Heads returns the prefix of the shards' heads.
+// Heads returns the key prefix of the shards' heads.
 func (k Keys) Heads() string { return string(k) + "/!head/" }
 
 // Head returns the key of a shard's head.
 func (k Keys) Head(s driver.ShardID) string { return string(k) + "/!head/" + string(s) }
 
-// Logs returns the prefix of all logs.
+// Logs returns the key prefix of all logs.
 func (k Keys) Logs() string { return string(k) + "/!log/" }
 
-// Log returns the prefix of a shard's log.
+// Log returns the key prefix of a shard's log.
 func (k Keys) Log(s driver.ShardID) string { return string(k) + "/!log/" + string(s) + "/" }
 
-// Chunk returns the key of the entries of one commit, by the number of the last one.
+// Chunk returns the key of one commit's entries, given the number of the last entry.
 func (k Keys) Chunk(s driver.ShardID, last driver.Seq) string {
 	return fmt.Sprintf("%s/!log/%s/%0*x", k, s, seqDigits, int64(last))
 }
 
-// ChangeLogs returns the prefix of the records of package changelog.
+// ChangeLogs returns the key prefix of package changelog's records.
 func (k Keys) ChangeLogs() string { return string(k) + "/!feed/" }
 
-// Items returns the prefix of a shard's items.
+// Items returns the key prefix of a shard's items.
 func (k Keys) Items(s driver.ShardID) string { return string(k) + "/!item/" + string(s) + "/" }
 
 // Item returns the key of an item.
@@ -112,14 +112,14 @@ func (k Keys) Item(s driver.ShardID, key string) string {
 	return string(k) + "/!item/" + string(s) + "/" + key
 }
 
-// Probe returns a scratch key for use when a namespace is opened.
+// Probe returns a scratch key for opening a namespace.
 func (k Keys) Probe(random string) string { return string(k) + "/!probe/" + random }
 
-// seqDigits makes the order of chunk keys the order of their numbers.
+// seqDigits is the fixed number of digits in chunk keys, which makes the keys sort by number.
 const seqDigits = 16
 
-// SplitChunk returns the shard and the last entry's number of a chunk's key, and reports
-// whether the key is one.
+// SplitChunk returns the shard and the number of the last entry from a chunk's key, and reports
+// whether the key names a chunk.
 func (k Keys) SplitChunk(key string) (driver.ShardID, driver.Seq, bool) {
 	rest, ok := strings.CutPrefix(key, k.Logs())
 	if !ok {

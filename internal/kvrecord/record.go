@@ -1,5 +1,5 @@
-// Package kvrecord reads and writes what the records of package kv and its change logs share.
-// These are one-line records, the record of a shard, and the head that may follow it.
+// Package kvrecord encodes and decodes the records that packages kv and changelog share: one-line
+// records, a shard's record, and the head that may follow that record.
 package kvrecord
 
 import (
@@ -11,18 +11,18 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// A record is one line of text. It consists of the number of the format, and fields separated
-// by one space. Text after the known fields is ignored, so that a later version may add fields.
+// A record is one line of text, with the format number and fields separated by single spaces.
+// Readers ignore text after the fields that they know, so a later version may add fields.
 const (
 	Format = "1"
-	MaxLen = 1024 // bytes; a longer one is damaged
+	MaxLen = 1024 // bytes; a longer record is damaged
 )
 
-// Line reads the fields of a one-line record. After the first failure, which it keeps, every field
-// is zero.
+// Line reads the fields of a one-line record. A Line records the first failure, and returns zero
+// for every later field.
 type Line struct {
 	Rest   []byte
-	Reason string // of the first failure; empty for none
+	Reason string // the first failure, or empty
 }
 
 func (l *Line) Fail(reason string) {
@@ -31,7 +31,7 @@ func (l *Line) Fail(reason string) {
 	}
 }
 
-// Format reads the number of the format of a record of at most most bytes.
+// Format reads a record's format number. It fails if the record is longer than the given limit.
 func (l *Line) Format(most int) {
 	if len(l.Rest) > most {
 		l.Fail("too long")
@@ -55,7 +55,7 @@ func (l *Line) Word() []byte {
 	return w
 }
 
-// Number reads a decimal number that is not negative.
+// Number reads a non-negative decimal number.
 func (l *Line) Number() int64 { return int64(l.parse(10, 63)) }
 
 // Hex reads a hexadecimal number.
@@ -75,14 +75,14 @@ func (l *Line) parse(base, bits int) uint64 {
 }
 
 // Shard is a shard's record. While the shard is held, its token is the namespace's base plus the
-// record's own revision, which the record cannot contain. From is the token that the lease was
-// granted from (rule A3). When the shard is free, Token is the token of the last lease, because the
-// release changed the revision.
+// record's revision. The record cannot contain its own revision. From is the token from which the
+// lease was granted (rule A3). While the shard is free, Token is the token of the last lease,
+// because the release changed the record's revision.
 type Shard struct {
 	Session driver.SessionID
 	From    driver.Token // if Session is not empty
 	Token   driver.Token // if Session is empty
-	Past    string       // the last leases in the form of package grants, possibly with one byte too many
+	Past    string       // the last leases in the format of package grants, possibly with one byte too many
 }
 
 // Encode returns the record's text.
@@ -104,7 +104,7 @@ func appendPast(b []byte, past string) []byte {
 	return b
 }
 
-// ParseShard reads a shard's record, or returns why it is damaged.
+// ParseShard reads a shard's record, or returns the reason why the record is damaged.
 func ParseShard(text []byte) (s Shard, reason string) {
 	l := Line{Rest: text}
 	l.Format(MaxLen)
@@ -133,10 +133,10 @@ func ParseShard(text []byte) (s Shard, reason string) {
 	return s, ""
 }
 
-// Head is a shard's head and its revision, as the writer of the shard's record knew it. Rev is
-// 0 if there was none. A hand-over writes the head behind the shard's record, so that the
-// successor's first commit needs no read. Readers of the record ignore the head, and it decides
-// nothing, because the commit compares it.
+// Head is a shard's head and the head's revision, as known to the process that wrote the shard's
+// record. Rev is 0 if the shard had no head. A hand-over appends the head to the shard's record, so
+// the successor's first commit needs no read. Other readers of the record ignore the head. A wrong
+// head is harmless, because the commit compares the head.
 type Head struct {
 	Rev  int64
 	Text []byte
@@ -144,14 +144,14 @@ type Head struct {
 
 const headMark = " = "
 
-// AppendHead returns a shard's record with a head behind it.
+// AppendHead returns a shard's record with a head appended.
 func AppendHead(shard []byte, h Head) []byte {
 	shard = append(shard, headMark...)
 	shard = strconv.AppendInt(shard, h.Rev, 10)
 	return append(append(shard, ' '), h.Text...)
 }
 
-// CutHead removes the head from a shard's record. Without a head, ok is false.
+// CutHead removes the head from a shard's record. If the record has no head, ok is false.
 func CutHead(text []byte) (shard []byte, h Head, ok bool) {
 	shard, rest, ok := bytes.Cut(text, []byte(headMark))
 	if !ok {

@@ -1,5 +1,5 @@
-// Package listing limits the bytes of one call of driver.Backend.List, and the damaged records of a
-// View.
+// Package listing limits how many bytes one call of driver.Backend.List returns, and how many
+// damaged records a View names.
 package listing
 
 import (
@@ -15,13 +15,14 @@ const MaxDamaged = 64
 // page is the approximate number of bytes of values that one read may return.
 const page = 4 << 20
 
-// A Budget decides which values of a List are returned.
+// A Budget decides which values a List returns.
 type Budget struct {
 	largest int
 	room    int
 }
 
-// New returns the budget of a call with these arguments.
+// New returns the budget for a call that lists at most limit items, with values of at most largest
+// bytes.
 func New(limit, largest int) *Budget {
 	b := &Budget{largest: largest, room: math.MaxInt}
 	if limit > 0 && largest > 0 {
@@ -30,7 +31,7 @@ func New(limit, largest int) *Budget {
 	return b
 }
 
-// Page returns how many of limit items may be read together.
+// Page returns the number of items that one read may request, out of limit items.
 func (b *Budget) Page(limit int) int {
 	if b.room == math.MaxInt {
 		return limit
@@ -38,11 +39,11 @@ func (b *Budget) Page(limit int) int {
 	return min(limit, max(1, page/b.largest))
 }
 
-// Spent reports whether the call returns no further values.
+// Spent reports whether the budget is used up.
 func (b *Budget) Spent() bool { return b.room <= 0 }
 
-// Take keeps the item's value, which has size bytes, or marks the item as damaged. name is the
-// item's name in the store's own tools.
+// Take keeps the item's value, which has size bytes, or marks the item as damaged. The argument
+// name is the item's name in the store's tools.
 func (b *Budget) Take(it *driver.Item, size int, shard driver.ShardID, name string) {
 	switch {
 	case b.largest > 0 && size > b.largest:

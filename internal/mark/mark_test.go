@@ -6,7 +6,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestKeys: the keys are those that package driver reads.
+// TestKeys: package driver reads the same keys.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	s := driver.MemberState{Meta: map[string]string{IneligibleKey: "ill", TroubleKey: "denied"}}

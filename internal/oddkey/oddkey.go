@@ -1,5 +1,5 @@
-// Package oddkey lets backends report items under invalid keys. List leaves such items out, and
-// views name them.
+// Package oddkey lets backends report items with invalid keys. List omits such items, but views
+// list their keys.
 package oddkey
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// Why is the reason given in the DamagedError.
+// Why is the reason that the DamagedError gives.
 const Why = "its key is not valid, or too long"
 
-// Found holds the items that List left out. The zero value is ready for use. A Found is safe
-// for concurrent use.
+// Found contains the items that List left out. The zero value is ready for use. A Found is safe for
+// concurrent use.
 type Found struct {
 	mu  sync.Mutex
 	all []*driver.DamagedError
 }
 
-// Set replaces the items of a shard.
+// Set replaces the items that were found in a shard.
 func (f *Found) Set(shard driver.ShardID, found []*driver.DamagedError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Limits of a Question.
+// These constants define the limits and defaults of a Question.
 const (
 	DefaultAway = 1
 	MaxAway     = 10_000
@@ -25,36 +25,38 @@ const (
 	MaxFor      = 24 * time.Hour
 )
 
-// maxGone limits the nodes that an Answer lists.
+// maxGone limits the number of nodes listed in an Answer.
 const maxGone = 100
 
-// ErrNoNode means that no member of the node lives and the node has no place.
+// ErrNoNode means that the node has neither a living member nor a place.
 var ErrNoNode = errors.New("no such node")
 
 type Question struct {
 	Node string
-	// Away is the number of nodes that may be away at a time, including Node. 0 means DefaultAway.
+	// Away is the number of nodes, including Node, that may be away at the same time. If Away is 0,
+	// the default is DefaultAway.
 	Away int
-	// Members is the number of nodes that should run. Missing nodes count as away. 0 means
-	// unknown.
+	// Members is the number of nodes that should run, or 0 if it is unknown. Missing nodes count as
+	// away.
 	Members int
-	// For is how long the place lasts, MinFor to MaxFor. 0 means DefaultFor.
+	// For is the duration of the place, from MinFor to MaxFor. If For is 0, the default is
+	// DefaultFor.
 	For time.Duration
-	// Keep leaves a place of Node as it is if it lasts at least that much longer. 0 means
-	// always to extend it.
+	// Keep is the minimum remaining time at which Ask leaves an existing place unchanged. If Keep
+	// is 0, Ask always extends the place.
 	Keep time.Duration
-	// Look asks without writing.
+	// Look makes Ask answer without writing to the store.
 	Look bool
-	// Silent are the sessions that were seen to make no heartbeat for their TTL.
+	// Silent lists the sessions that have shown no heartbeat for their TTL.
 	Silent []core.SessionID
-	// Aside says which shards are not meant to have an owner, and is nil if there are none.
-	// Such shards do not count as unowned.
+	// Aside returns the reason why a shard should have no owner. Shards that should have no owner
+	// do not count as unowned. If all shards should have an owner, Aside is nil.
 	Aside func(shard string) seam.Aside
-	// Writer, Author and Reason are kept with the rule.
+	// Writer, Author and Reason are stored with the rule.
 	Writer, Author, Reason string
 }
 
-// Check validates a Question and fills in defaults.
+// Check validates a Question and fills in its defaults.
 func (q *Question) Check() error {
 	q.Away, q.For = cmp.Or(q.Away, DefaultAway), cmp.Or(q.For, DefaultFor)
 	switch {
@@ -68,34 +70,35 @@ func (q *Question) Check() error {
 	return driver.CheckNode(q.Node)
 }
 
-// An Answer reports whether a node may be stopped, and why.
+// An Answer states whether a node may be stopped, and why.
 type Answer struct {
 	May    bool   `json:"may"`
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
-	// Until is when the place of Node ends. If Node has none, it is left out.
+	// Until is the expiry time of Node's place, and is omitted if Node has no place.
 	Until time.Time `json:"until,omitzero"`
-	// Budget is the number of nodes that may be away. It is the smallest budget of this
-	// question and of the nodes that hold places.
+	// Budget is the number of nodes that may be away. The smallest budget applies, among this
+	// question's and those of the nodes with a place.
 	Budget int `json:"budget"`
-	// Away lists up to 100 other nodes that are away or may be. AwayTotal counts all of them.
+	// Away lists up to 100 other nodes that are or may be away. AwayTotal is the total number of
+	// such nodes.
 	Away      []Gone `json:"away"`
 	AwayTotal int    `json:"away_total"`
-	Missing   int    `json:"missing,omitempty"` // of the members that should run
+	Missing   int    `json:"missing,omitempty"` // number of members that should run but do not
 	Up        int    `json:"up"`                // other nodes that could serve shards and hold no place
 	Unowned   int    `json:"unowned"`           // shards without a living owner, except Tenure's own
 }
 
-// Gone is a node that is away, or may be.
+// Gone is a node that is or may be away.
 type Gone struct {
 	Node  string    `json:"node"`
 	Why   string    `json:"why"`
-	Until time.Time `json:"until,omitzero"` // when its place ends; left out if it has none
+	Until time.Time `json:"until,omitzero"` // when its place expires; omitted if it has no place
 	away  int       // the budget of its place
 }
 
-// Retry returns how long to wait before asking again. This is the time until the first place
-// ends, limited to 1 s to 30 s.
+// Retry returns the time to wait before asking again: the time until the first place expires, but
+// at least 1 s and at most 10 s.
 func (a *Answer) Retry(now time.Time) time.Duration {
 	wait := 10 * time.Second
 	for _, g := range a.Away {
@@ -107,8 +110,8 @@ func (a *Answer) Retry(now time.Time) time.Duration {
 }
 
 // Ask answers a Question. If the node may stop, it has a place when Ask returns. An error means
-// that there is no answer. If no member of the node lives, it matches ErrNoNode. If the outcome
-// of a write is unknown, asking again finds the place.
+// that there is no answer, and matches ErrNoNode if the node has neither a living member nor a
+// place. After a write with an unknown outcome, calling Ask again finds the place.
 func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -148,8 +151,8 @@ func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	return a, nil
 }
 
-// Done ends the place of a node, even if its record is not understood. It reports whether the node
-// had one. The error matches ErrNoNode if the node has neither a place nor a living member.
+// Done ends a node's place, even if the place's record cannot be decoded, and reports whether there
+// was one. The error matches ErrNoNode if the node has neither a living member nor a place.
 func (w *Writer) Done(ctx context.Context, node, by string) (bool, error) {
 	if err := driver.CheckNode(node); err != nil {
 		return false, err
@@ -201,7 +204,7 @@ func decode(i *core.Item) (*control.Rule, error) {
 	return r, nil
 }
 
-// Back reports whether a rule is a Stop of a node that is back. Such a node has a living
+// Back reports whether a rule is a Stop for a node that is back. A node is back if it has a living
 // session that it did not have when the rule was written.
 func Back(r *control.Rule, members []core.Member) bool {
 	return r.Kind == control.Stop && slices.ContainsFunc(members, func(m core.Member) bool {
@@ -209,15 +212,14 @@ func Back(r *control.Rule, members []core.Member) bool {
 	})
 }
 
-// picture is the state from which an answer is made.
 type picture struct {
 	view    *driver.View
-	stops   []control.Rule // including ended ones and those of nodes that are back
+	stops   []control.Rule // includes ended Stops, and Stops of nodes that are back
 	drained map[string]bool
 }
 
-// picture reads the rules of a namespace. If the record of a Stop is not understood, it returns an
-// error, because the node may be away. It leaves out other rules that are not understood.
+// If the record of a Stop cannot be decoded, picture returns an error, because the node may be
+// away. It leaves out other rules that cannot be decoded.
 func (w *Writer) picture(ctx context.Context, v *driver.View) (*picture, error) {
 	rules, err := limited(ctx, w, func(ctx context.Context) ([]control.Rule, error) {
 		return control.Read(ctx, w.Backend)
@@ -252,14 +254,13 @@ func (w *Writer) picture(ctx context.Context, v *driver.View) (*picture, error) 
 	return p, nil
 }
 
-// tool reports whether a member only writes rules.
+// A draining member with the tool prefix exists only to write rules.
 func tool(m *core.Member) bool { return m.Draining && strings.HasPrefix(m.Node, toolPrefix) }
 
 func (p *picture) lives(node string) bool {
 	return slices.ContainsFunc(p.view.Members, func(m core.Member) bool { return m.Node == node && !tool(&m) })
 }
 
-// sessions returns the living sessions of a node.
 func (p *picture) sessions(node string) []core.SessionID {
 	var all []core.SessionID
 	for i := range p.view.Members {
@@ -270,8 +271,8 @@ func (p *picture) sessions(node string) []core.SessionID {
 	return all
 }
 
-// nodes returns the nodes with a living member, each with the reason why none of its members
-// can serve shards. If one can, the reason is empty.
+// The map contains the nodes with a living member. If none of a node's members can serve shards,
+// the value is the reason.
 func (p *picture) nodes(silent []core.SessionID) map[string]string {
 	all := map[string]string{}
 	for i := range p.view.Members {
@@ -297,7 +298,7 @@ func (p *picture) nodes(silent []core.SessionID) map[string]string {
 	return all
 }
 
-// judge answers a Question, and returns the place that the node has. It grants nothing.
+// The node's existing place is returned, but no new place is granted.
 func (p *picture) judge(q *Question, now time.Time) (a *Answer, own *control.Rule, err error) {
 	nodes := p.nodes(q.Silent)
 	a = &Answer{Node: q.Node, Budget: q.Away, Away: []Gone{}}
@@ -345,7 +346,7 @@ func (p *picture) judge(q *Question, now time.Time) (a *Answer, own *control.Rul
 	return a, own, nil
 }
 
-// decide decides yes or no. A node keeps its place unless it now asks with a smaller budget.
+// A node keeps its place unless it now asks with a smaller budget.
 func (a *Answer) decide(q *Question, own *control.Rule) {
 	switch {
 	case own != nil && own.Away <= q.Away:
@@ -361,7 +362,6 @@ func (a *Answer) decide(q *Question, own *control.Rule) {
 	}
 }
 
-// count describes how many nodes are away.
 func (a *Answer) count() string {
 	text := fmt.Sprintf("%d other nodes are away, and %d may be at a time", a.AwayTotal+a.Missing, a.Budget)
 	if a.AwayTotal+a.Missing == 1 {
@@ -373,7 +373,6 @@ func (a *Answer) count() string {
 	return text
 }
 
-// list names the first nodes that are away.
 func (a *Answer) list() string {
 	const most = 5
 	text := ""
@@ -390,12 +389,12 @@ func (a *Answer) list() string {
 	return text
 }
 
-// place returns the rule that gives a node its place, or extends it.
+// The rule gives the node a place, or extends it.
 func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.Rule {
 	now = now.UTC()
 	r := &control.Rule{Kind: control.Stop, Node: q.Node, Away: q.Away, Sessions: p.sessions(q.Node), Author: cmp.Or(q.Author, q.Writer),
 		Writer: q.Writer, Reason: q.Reason, At: now.Truncate(time.Second)}
-	r.Expires = now.Add(q.For + time.Second - 1).Truncate(time.Second) // rounded up, so not earlier than asked for
+	r.Expires = now.Add(q.For + time.Second - 1).Truncate(time.Second) // rounded up, so not earlier than requested
 	if own != nil {
 		r.Sessions, r.Away = own.Sessions, min(own.Away, q.Away)
 		if own.Expires.After(r.Expires) {
@@ -405,7 +404,7 @@ func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.
 	return r
 }
 
-// unowned counts the shards that no living member owns, though one should.
+// A shard is unowned if it should have an owner but has no living one.
 func (p *picture) unowned(aside func(string) seam.Aside) int {
 	live := make(map[core.SessionID]bool, len(p.view.Members))
 	for _, m := range p.view.Members {
@@ -420,7 +419,7 @@ func (p *picture) unowned(aside func(string) seam.Aside) int {
 	return n
 }
 
-// clock returns a time for people on machines with different time zones.
+// Times are shown in UTC, because readers may be in different time zones.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 func noNode(node string) error {

@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// world is a namespace with members that make no heartbeats, and live for their TTL.
+// world is a namespace with members that send no heartbeats and stay alive for their TTL.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -71,7 +71,7 @@ func writerOn(b core.Backend) *Writer {
 	return &Writer{Backend: b, Options: &core.Options{TTL: 5 * time.Second}, Timeout: 10 * time.Second}
 }
 
-// ask asks, and fails the test if the answer is another one than want.
+// ask calls Ask, and fails the test if the answer differs from want.
 func (w *world) ask(want bool, q Question) *Answer {
 	w.Helper()
 	a, err := writerOn(w.b).Ask(context.Background(), q)
@@ -91,7 +91,6 @@ func (w *world) done(node string, want bool) {
 	}
 }
 
-// commit writes records as they are.
 func (w *world) commit(ops ...core.Op) {
 	w.Helper()
 	err := core.RunSingleton(context.Background(), w.b, control.Shard, func(_ context.Context, l *core.Lease) error {
@@ -112,8 +111,8 @@ func (w *world) rules() []control.Rule {
 	return rules
 }
 
-// TestTwoAtOnce: of many that ask at once, on several backends of one store, as many get a
-// place as there are places.
+// TestTwoAtOnce: many callers ask at the same time, on several backends of one store. They get
+// exactly the available places.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	rounds := 40
@@ -152,7 +151,8 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestLastPlace: with a place taken, two that ask at once get one more.
+// TestLastPlace: one place is taken. Of two callers that ask at the same time, one gets the other
+// place.
 func TestLastPlace(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -177,8 +177,8 @@ func TestLastPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceEnds: by its end, by Done, and when another session of the node has joined; not
-// when the node leaves.
+// TestPlaceEnds: a place expires at its end time. It also ends when Done is called, and when
+// another session of the node has joined. It does not end when the node leaves.
 func TestPlaceEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,9 +211,9 @@ func TestPlaceEnds(t *testing.T) {
 	})
 }
 
-// TestAskAgain: a node keeps its place, which becomes longer and never shorter, while others
-// are away as well; the node may be gone meanwhile. One that then asks for fewer is refused,
-// and keeps what it had.
+// TestAskAgain: a node keeps its place while other nodes are also away, even if the node itself is
+// gone. Asking again may extend the place, but never shortens it. A node that asks again with a
+// smaller budget is refused, but keeps its existing place.
 func TestAskAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestAskAgain(t *testing.T) {
 	})
 }
 
-// TestBudgets: the least budget counts, of those that hold places and of the one that asks.
+// TestBudgets: the budget is the smallest one of the nodes that hold places and the node that asks.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c", "d", "e")
@@ -261,7 +261,6 @@ func TestBudgets(t *testing.T) {
 	w.ask(false, Question{Node: "d", Away: 3})
 }
 
-// TestAway: which nodes count as away.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	drained := func(w *world) {
@@ -305,8 +304,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestNobodyLeft: a node may not be stopped if no other one is up and eligible, whatever the
-// budget.
+// TestNobodyLeft: with any budget, a node may not be stopped if no other node is up and eligible.
 func TestNobodyLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
@@ -322,7 +320,7 @@ func TestNobodyLeft(t *testing.T) {
 	}
 }
 
-// TestMissingCountsPlaces: a node that is gone with a place is not missing as well.
+// TestMissingCountsPlaces: a node that is gone is not counted as missing if it has a place.
 func TestMissingCountsPlaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "b", "c", "d")
@@ -334,7 +332,7 @@ func TestMissingCountsPlaces(t *testing.T) {
 	}
 }
 
-// TestUnknownNode: a node that nobody knows gets an error that names it, and no place.
+// TestUnknownNode: an unknown node gets an error that names it, and no place.
 func TestUnknownNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -355,7 +353,6 @@ func TestUnknownNode(t *testing.T) {
 	}
 }
 
-// TestBadQuestion: bounds and names are checked before the store is asked.
 func TestBadQuestion(t *testing.T) {
 	t.Parallel()
 	for _, q := range []Question{
@@ -372,7 +369,6 @@ func TestBadQuestion(t *testing.T) {
 	}
 }
 
-// TestLook: a question that only looks gets the same answer, and no place.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -383,8 +379,8 @@ func TestLook(t *testing.T) {
 	w.ask(false, Question{Node: "a", Look: true})
 }
 
-// TestRecordsOfOthers: the record of a place that is not understood is an error, and Done ends
-// it; rules of kinds that this version does not know are left out, and stay.
+// TestRecordsOfOthers: a place whose record cannot be decoded causes an error, and Done ends the
+// place. Rules of unknown kinds are ignored, and stay in the store.
 func TestRecordsOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c")
@@ -402,7 +398,8 @@ func TestRecordsOfOthers(t *testing.T) {
 	}
 }
 
-// TestTooManyPlaces: more places than rules are read are an error, not a yes.
+// TestTooManyPlaces: if there are more places than Ask can read, the answer is an error rather than
+// a yes.
 func TestTooManyPlaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "zz", "zzz")
@@ -427,7 +424,7 @@ func TestTooManyPlaces(t *testing.T) {
 	}
 }
 
-// TestFenced: a writer that decides under a lease that has passed on writes nothing.
+// TestFenced: a Writer whose lease has passed to another member writes nothing.
 func TestFenced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c")
@@ -447,7 +444,7 @@ func TestFenced(t *testing.T) {
 				continue
 			}
 			taken = true
-			for _, m := range v.Members { // as others do with one that was stopped for its TTL
+			for _, m := range v.Members { // as others evict a member that was stopped for its TTL
 				if m.Session == s.Owner.Session {
 					w.evict(m.Session)
 				}
@@ -466,7 +463,7 @@ func TestFenced(t *testing.T) {
 	}
 }
 
-// stalling calls stall with each List of rules, after it was answered.
+// stalling calls stall after the answer to each List of rules.
 type stalling struct {
 	core.Backend
 	stall func(prefix string)
@@ -491,8 +488,8 @@ func (w *world) evict(id core.SessionID) {
 	}
 }
 
-// TestStaleView: a server that shows the namespace as it was before a place was written, with
-// the node's former session, gives the place to nobody else.
+// TestStaleView: a server shows the namespace from before a place was written, with the node's
+// former session. No other node gets the place.
 func TestStaleView(t *testing.T) {
 	t.Parallel()
 	for name, behind := range map[string]int{"for some reads": 6, "for good": 1 << 30} {
@@ -524,7 +521,7 @@ func TestStaleView(t *testing.T) {
 	}
 }
 
-// stale shows an old view for some reads.
+// stale returns an old view for some reads.
 type stale struct {
 	core.Backend
 	old  *driver.View
@@ -538,7 +535,7 @@ func (s *stale) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.Vie
 	return s.Backend.Observe(ctx, q)
 }
 
-// TestStopIsARule: a Stop is a rule that is listed and logged, with its author.
+// TestStopIsARule: a Stop is a rule that is listed and logged with its author.
 func TestStopIsARule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -561,7 +558,7 @@ func TestStopIsARule(t *testing.T) {
 	}
 }
 
-// Shards that are set aside need no owner, and are not counted.
+// Shards that are set aside need no owner, and do not count as unowned.
 func TestAsideIsNotUnowned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b")
@@ -585,7 +582,7 @@ func TestAsideIsNotUnowned(t *testing.T) {
 	})
 }
 
-// A Writer releases its lease: the only other member may have no handler for it.
+// A Writer releases its lease, because the only other member may have no handler for the shard.
 func TestWriterReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
@@ -602,8 +599,8 @@ func TestWriterReleases(t *testing.T) {
 	})
 }
 
-// Several rules are written in one commit, with an entry for each, and what tidies up beside them
-// removes none of them.
+// Several rules are written in one commit, with an entry for each. The removal of old rules in the
+// same commit does not affect them.
 func TestSeveralRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")

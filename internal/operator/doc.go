@@ -1,11 +1,11 @@
-// Package operator writes operators' rules, and answers whether a node may be stopped. The
-// command tenure and package tenurehttp both use it.
+// Package operator writes operators' rules and decides whether a node may be stopped. It is used by
+// the tenure command and package tenurehttp.
 //
-// A Writer takes a lease of control.Shard for each write. All decisions based on the rules are
-// made under that lease. If two writers ask at the same time, the second sees what the first
-// wrote. If a writer has lost its lease, the fence refuses its write.
+// For each write, a Writer takes a lease of control.Shard, and makes its decision under that lease.
+// If two Writers run at the same time, the later one sees the earlier one's rule. If a Writer has
+// lost its lease, the fence rejects the write.
 //
-// Ask answers according to a budget, the number of nodes that may be away at a time. A node
-// that may stop gets a place, which is a rule of the kind control.Stop. The place ends when its
-// time is up, when Done ends it, or when another session of the node has joined.
+// Ask answers according to a budget, the number of nodes that may be away at the same time. A node
+// that may stop gets a place, which is a rule of the kind control.Stop. A place expires after a set
+// time, or earlier if Done is called or the node joins with a new session.
 package operator

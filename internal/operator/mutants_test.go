@@ -9,7 +9,6 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants makes one change at a time, and expects the test that is named to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "a place is given as it was decided before the lease", Killer: "TestTwoAtOnce", Edits: []mutate.Edit{{

@@ -18,74 +18,79 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// KeptChanges is the number of entries that the rules' log keeps.
+// KeptChanges is the number of entries kept in the rules' log.
 const KeptChanges = 1000
 
 const (
-	mostTidied = 16              // rules in one commit
-	toolDrain  = 2 * time.Second // for a commit that is under way when the lease should end
+	mostTidied = 16              // maximum number of rules removed in one commit
+	toolDrain  = 2 * time.Second // how long a commit that is in progress when the lease should end may take
 	staleReads = 20
 	staleWait  = 50 * time.Millisecond
-	toolPrefix = "tool." // beginning of the labels of Writers
+	toolPrefix = "tool." // prefix of the labels of Writers
 	defaultTTL = 10 * time.Second
 )
 
-// A Change is an entry of the rules' log.
+// A Change is an entry in the rules' log.
 type Change struct {
 	Rule    control.Rule `json:"rule"`
-	Removed bool         `json:"removed,omitempty"` // otherwise it was put
+	Removed bool         `json:"removed,omitempty"` // if false, the rule was put
 	By      string       `json:"by"`                // user and host that made the change
 	At      time.Time    `json:"at"`
 }
 
-// A Writer writes rules. Each Write runs as a member that drains, so that no shard is assigned to
-// it, and takes a lease. A Writer is safe for concurrent use.
+// A Writer writes rules. Each Write takes a lease as a draining member, so that the member is
+// assigned no shards. A Writer is safe for concurrent use.
 type Writer struct {
 	Backend core.Backend
-	// Options are those of the members, and may be nil. Node, Hooks and options that pass a
-	// shard on are ignored.
+	// Options applies to the members that write, and may be nil. The Writer ignores Node, Hooks and
+	// the options for handing over a shard.
 	Options *core.Options
-	// Timeout limits each call to the store. With two TTLs added, it limits the wait for the
-	// lease.
+	// Timeout limits each store call. The wait for the lease is limited to Timeout plus two TTLs.
 	Timeout time.Duration
-	// Denied, if set, reports whether a store refused a call because a right is missing. The
-	// Writer ends at the first such error, whereas an Elector would try again.
+	// Denied, if set, reports whether a store rejected a call because of a missing permission. The
+	// Writer gives up at the first such error, although an Elector would retry.
 	Denied func(error) bool
-	// Late, if set, is called with the error of a write that succeeded, and the time for which
-	// the lease may remain.
+	// Late, if set, is called if an error follows a successful write. Its arguments are the time
+	// for which the lease may remain, and the error.
 	Late func(ttl time.Duration, err error)
 }
 
-// A Decision is what to write in one commit. It consists of the operations, and a log entry for
-// each change.
+// A Decision contains a commit's operations, and its changes for the log.
 type Decision struct {
 	Ops     []core.Op
 	Changes []Change
 }
 
-// decider decides under a lease, from a view of the namespace that is at least as new as the lease.
+// A decider makes a Decision under a lease. Its view of the namespace is at least as new as the
+// lease.
 type decider = func(ctx context.Context, v *driver.View) (*Decision, error)
 
-// Write takes the lease of the rules' shard, reads the namespace and calls decide. It commits
-// the result with a log entry for each change, and removes old rules. If decide returns nil or
-// an error, Write writes nothing, and returns that error unchanged. Any other error states
+// Write takes the lease of the rules' shard, reads the namespace, and calls decide. It commits the
+// resulting Decision with a log entry for each change, and removes old rules. If decide returns nil
+// or an error, nothing is written, and Write returns that error unchanged. Any other error states
 // whether the rule was written.
 func (w *Writer) Write(ctx context.Context, decide decider) error {
 	o, ttl, err := w.options()
 	if err != nil {
 		return err
 	}
-	// A killed writer keeps the lease for its TTL.
+	// The lease of a killed Writer lasts for the TTL.
 	limited, stop := context.WithTimeout(ctx, w.Timeout+2*ttl)
 	defer stop()
 	work, done := context.WithCancel(limited)
 	defer done()
 	one := &writing{w: w, decide: decide, refused: make(chan error, 1), written: make(chan error, 1)}
 	o.Hooks.OnCall = func(c core.Call) { one.heard(c.Err, done) }
-	// The handler returns without being asked. Then, work ends, so that the lease is released.
-	// If the handler were asked to return, the lease would go to the only other member (C13).
-	// That may be a process without a handler for it.
-	o.Hooks.OnSettled = func(core.Settled) { done() }
+	// The handler returns on its own, so the work ends and the lease is released. If the handler
+	// were asked to return, the lease would go to the only other member (C13), which may have no
+	// handler for the shard.
+	o.Hooks.OnEvent = func(e core.Event) {
+		switch e.Kind {
+		case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+			done()
+		default: // the lease has not ended
+		}
+	}
 	e, err := core.NewElector(w.Backend, o)
 	if err != nil {
 		return err
@@ -96,7 +101,7 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	late := time.AfterFunc(time.Hour, done)
 	defer late.Stop()
 	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
-		defer late.Reset(toolDrain) // the longest wait for a store that does not answer
+		defer late.Reset(toolDrain) // limits the wait for a store that does not answer
 		return one.write(ctx, l)
 	}, control.Shard)
 	if err != nil {
@@ -115,7 +120,6 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	return written
 }
 
-// options returns the options of the member that writes.
 func (w *Writer) options() (*core.Options, time.Duration, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -132,7 +136,6 @@ func (w *Writer) options() (*core.Options, time.Duration, error) {
 	return o, cmp.Or(o.TTL, defaultTTL), nil
 }
 
-// limited limits one call to the store to w.Timeout.
 func limited[T any](ctx context.Context, w *Writer, do func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
@@ -143,7 +146,6 @@ func limited[T any](ctx context.Context, w *Writer, do func(context.Context) (T,
 	return v, err
 }
 
-// state reads the whole namespace.
 func (w *Writer) state(ctx context.Context) (*driver.View, error) {
 	v, err := limited(ctx, w, func(ctx context.Context) (*driver.View, error) {
 		return w.Backend.Observe(ctx, driver.ObserveQuery{})
@@ -154,9 +156,9 @@ func (w *Writer) state(ctx context.Context) (*driver.View, error) {
 	return v, nil
 }
 
-// stateUnder reads the whole namespace under a lease. A server that is behind may still show an
-// older state, such as the sessions of a node before its place was written. stateUnder then reads
-// again.
+// A server that lags behind may return a state from before the lease, so stateUnder then reads the
+// namespace again. For example, an old state may show a node's sessions before the node's place was
+// written.
 func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, error) {
 	for range staleReads {
 		v, err := w.state(ctx)
@@ -179,14 +181,14 @@ func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, e
 		core.ErrRetry, control.Shard)
 }
 
-// tidy appends operations that remove ended and spent rules to a commit. The lease keeps others
-// from writing rules before it.
+// The added operations remove ended and spent rules. Because of the lease, no other Writer can
+// write rules before the commit.
 func (w *Writer) tidy(ctx context.Context, l *core.Lease, v *driver.View, ops []core.Op) []core.Op {
 	tokens := make(map[string]core.Token, len(v.Shards))
 	for _, s := range v.Shards {
 		tokens[string(s.Shard)] = s.Owner.Token
 	}
-	rules, _ := control.Read(ctx, w.Backend) // rules that are not understood stay
+	rules, _ := control.Read(ctx, w.Backend) // rules that this version does not understand stay
 	for i := range rules {
 		r := &rules[i]
 		ended := !r.Active(time.Now()) || r.Spent(tokens[r.Shards]) || Back(r, v.Members)
@@ -202,18 +204,18 @@ func (w *Writer) tidy(ctx context.Context, l *core.Lease, v *driver.View, ops []
 	return ops
 }
 
-// writing is one commit, under its own lease.
+// A writing takes a lease for a single commit.
 type writing struct {
 	w       *Writer
 	decide  decider
 	began   atomic.Bool
-	decided atomic.Bool // to write nothing
-	refused chan error  // the first call that the store refused because a right is missing
+	decided atomic.Bool // decide decided to write nothing
+	refused chan error  // the first call that the store refused because a permission is missing
 	written chan error
 }
 
-// heard ends the work at the first call that is refused because a right is missing. Otherwise,
-// the Elector would repeat it until the time is up.
+// If a permission is missing, the Elector would retry the call until the time is up, so heard ends
+// the work.
 func (x *writing) heard(err error, end func()) {
 	if err == nil || x.w.Denied == nil || !x.w.Denied(err) {
 		return
@@ -225,8 +227,8 @@ func (x *writing) heard(err error, end func()) {
 	}
 }
 
-// write decides and commits. If the lease should end during the commit, write waits for the answer,
-// because only the answer shows the outcome.
+// Even if the lease should end during the commit, write waits for the answer, because only the
+// answer shows the outcome.
 func (x *writing) write(ctx context.Context, l *core.Lease) error {
 	if x.began.Swap(true) {
 		return nil
@@ -258,7 +260,7 @@ func (x *writing) write(ctx context.Context, l *core.Lease) error {
 	return err
 }
 
-// outcome returns the outcome of the commit, after the Elector has ended.
+// The Elector must have ended before outcome is called.
 func (x *writing) outcome() (written, refused error) {
 	select {
 	case refused = <-x.refused:
@@ -266,7 +268,7 @@ func (x *writing) outcome() (written, refused error) {
 	}
 	written = fmt.Errorf("no lease of shard %q was granted in time: another operator may be writing", control.Shard)
 	if x.began.Load() {
-		written = <-x.written // at most two call time-outs after the lease
+		written = <-x.written // arrives at most two call time-outs after the end of the lease
 	}
 	switch {
 	case written == nil, x.decided.Load():
@@ -279,7 +281,7 @@ func (x *writing) outcome() (written, refused error) {
 	return fmt.Errorf("nothing was written: %w", written), refused
 }
 
-// Label returns the node label of members on a host that only write.
+// Label returns the node label for a host's members that only write rules.
 func Label(host string) string {
 	host = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {

@@ -1,6 +1,7 @@
 // Package peerdial connects to addresses that members of a namespace advertise. A member may
-// advertise any address, so peerdial refuses addresses of this process's machine and its link.
-// It checks resolved addresses, so that a name cannot resolve differently after the check.
+// advertise any address, so this package refuses loopback, link-local and other addresses of the
+// local machine. The package connects to an address only after resolving the name and checking the
+// resulting address.
 package peerdial
 
 import (
@@ -13,15 +14,15 @@ import (
 	"time"
 )
 
-// ErrLocal means that the address was refused.
+// ErrLocal means that Dial refused a local address.
 var ErrLocal = errors.New("the address is this machine's, loopback, link-local, multicast or unspecified: allow it, as an address and not as a name")
 
-// timeout limits a connection attempt.
 const timeout = 10 * time.Second
 
-// Dial returns a function that connects. It refuses local addresses with ErrLocal, unless allowed
-// is set and the address is written as an IP address. If forwards is set, it also refuses all other
-// addresses of this machine, because a member that forwards requests is not their owner.
+// Dial returns a function that connects to an address. The function refuses local addresses with
+// ErrLocal, unless allowed is set and the address is written as an IP address. If forwards is set,
+// the function also refuses the addresses of this machine's interfaces, because a member never
+// forwards a request to itself.
 func Dial(allowed, forwards bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		d := net.Dialer{Timeout: timeout}
@@ -35,14 +36,14 @@ func Dial(allowed, forwards bool) func(ctx context.Context, network, address str
 	}
 }
 
-// Local reports whether an address, given as host and port, is a local one written as an IP
+// Local reports whether an address, given as host and port, is a local address written as an IP
 // address.
 func Local(address string) bool {
 	ip, ok := parse(address)
 	return ok && local(ip)
 }
 
-// refuse checks each address before the connection.
+// refuse checks each address before the dialer connects to the address.
 func refuse(_ context.Context, _, address string, _ syscall.RawConn) error {
 	if ip, ok := parse(address); !ok || local(ip) {
 		return ErrLocal

@@ -22,8 +22,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestDial: a name is judged by what it resolves to, also where it was allowed, and an address
-// unless it was allowed; nothing is connected to before.
+// TestDial: for a name, the resolved addresses are checked, even if local addresses are allowed. An
+// IP address is checked unless local addresses are allowed. No connection is made before the check.
 func TestDial(t *testing.T) {
 	t.Parallel()
 	addr, port := listening(t, "127.0.0.1:0")
@@ -50,8 +50,9 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestDialForwards: a member that forwards connects to no address of its machine's interfaces, but for
-// one that is allowed as such, and nothing is connected to before. One that does not forward does.
+// TestDialForwards: a member that forwards requests may connect only to allowed addresses of its
+// machine's interfaces. No connection is made before the check. A member that does not forward
+// requests may connect to all of these addresses.
 func TestDialForwards(t *testing.T) {
 	t.Parallel()
 	_, port := listening(t, ":0")
@@ -87,7 +88,7 @@ func TestDialForwards(t *testing.T) {
 	}
 }
 
-// listening is an address on which something listens until the end of the test, and its port.
+// listening listens until the end of the test, and returns the listener's address and port.
 func listening(t *testing.T, on string) (address, port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", on)

@@ -1,5 +1,5 @@
-// Package problem writes and reads the problem documents (RFC 9457) with which packages fence and
-// route refuse requests.
+// Package problem writes and reads problem documents (RFC 9457). Packages fence and route use
+// problem documents to refuse requests.
 package problem
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// MaxBytes is the largest part of a body that Read reads, in bytes.
+// MaxBytes limits the number of bytes that Read reads from a body.
 const MaxBytes = 64 << 10
 
 const contentType = "application/problem+json"
@@ -21,7 +21,7 @@ const contentType = "application/problem+json"
 // maxValues is larger than the number of values of any Document.
 const maxValues = 64
 
-// Document is the body of a refusal. Fields that do not concern it are empty.
+// Document is the body of a refusal. Fields that do not apply to the refusal are empty.
 type Document struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -32,7 +32,7 @@ type Document struct {
 	Shard    string       `json:"shard,omitempty"`
 	Holder   string       `json:"holder,omitempty"`  // the session of the refused fence
 	Node     string       `json:"node,omitempty"`    // of the owner
-	Address  string       `json:"address,omitempty"` // of the owner; empty if it publishes none
+	Address  string       `json:"address,omitempty"` // of the owner; empty if not published
 	Token    driver.Token `json:"token,omitempty"`
 
 	CurrentShard  string       `json:"current_shard,omitempty"`
@@ -48,9 +48,9 @@ func (d Document) Write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(d) // a client that is gone needs no answer
 }
 
-// Read returns the Document of a response, or nil if the response is not a problem document of
-// one of these types. It reads only the body of a problem document. The caller always closes
-// the body. The error may quote everything that was read.
+// Read returns the Document of a response. If the response is not a problem document of one of
+// these types, Read returns nil. Read reads the body only if the response is a problem document.
+// The caller must always close the body. The error may quote everything that Read has read.
 func Read(r *http.Response, types ...string) (*Document, error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != contentType {
 		return nil, nil
@@ -59,7 +59,7 @@ func Read(r *http.Response, types ...string) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other fields of an application's document may have other types.
+	// Other fields may have different types in a problem document of an application.
 	var kind struct{ Type string }
 	if err := boundjson.Unmarshal(body, MaxBytes, maxValues, &kind); err != nil {
 		return nil, err

@@ -1,5 +1,6 @@
-// Package rhythm chooses which failures of a repeated call to log. These are the first, those
-// after 1, 5 and 15 minutes, and then one every 15 minutes. The end is also logged.
+// Package rhythm decides which failures of a repeated call are logged. A caller logs the first
+// failure, a failure after 1, 5 and 15 minutes, and then a failure every 15 minutes. The caller
+// also logs the end of the failures.
 package rhythm
 
 import (
@@ -10,27 +11,27 @@ import (
 
 const (
 	every = 15 * time.Minute
-	// calm is how long after the end of a spell the next failure counts as a first one. So a
-	// call that alternates between failing and working keeps the rhythm.
+	// If a call fails less than calm after the end of a spell, the spell continues. A call that
+	// alternates between failing and working therefore stays on the same schedule.
 	calm = 5 * time.Minute
-	// silent is how long after its last failure a spell without an end is forgotten.
+	// A spell that has not ended is forgotten after the time silent without a failure.
 	silent  = 2 * every
 	maxKeys = 16 // default number of spells
 )
 
-// Rhythm keeps a spell of failures for each key. A key is the kind of a call, never a name from
-// an unbounded set. The zero value is ready for use. Methods may be called concurrently.
+// Rhythm keeps a spell of failures for each key. A key is the kind of a call, and never a name from
+// an unbounded set. The zero value is ready for use. A Rhythm is safe for concurrent use.
 type Rhythm struct {
-	// After is how long a call must fail before its first line.
+	// After is how long a call must fail before a failure is logged.
 	After time.Duration
-	// Keys limits the spells. Default 16. Further keys share one.
+	// Keys limits the number of spells. The default is 16. Further keys share one spell.
 	Keys int
 
 	mu     sync.Mutex
 	spells map[string]*spell
 }
 
-// Spell is a time in which a call kept failing.
+// Spell is a period in which a call kept failing.
 type Spell struct {
 	Since    time.Time
 	Failures int
@@ -38,14 +39,14 @@ type Spell struct {
 
 type spell struct {
 	Spell
-	said, next time.Time // when the first line was logged; when the next is due
+	said, next time.Time // when the first line was logged, and when the next line is due
 	last       time.Time // the last failure
-	ended      time.Time // when it last worked since a line, or zero
+	ended      time.Time // when the call last worked since a line was logged, or zero
 	works      bool
-	open       bool // a line was logged, and no end since
+	open       bool // a line was logged, and the end of the spell was not
 }
 
-// Failed records a failure, and reports whether it is logged.
+// Failed records a failure, and reports whether to log it.
 func (r *Rhythm) Failed(key string, now time.Time) (Spell, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *Rhythm) Failed(key string, now time.Time) (Spell, bool) {
 	return s.Spell, true
 }
 
-// Worked records a success, and reports whether the end of a spell is logged.
+// Worked records a success, and reports whether to log the end of a spell.
 func (r *Rhythm) Worked(key string, now time.Time) (Spell, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +100,8 @@ func (r *Rhythm) spell(key string, now time.Time) *spell {
 	return s
 }
 
-// next returns the time of the line after now, if the first one was logged at said.
+// next returns the time when the next line after now is due. The argument said is the time of the
+// spell's first line.
 func next(said, now time.Time) time.Time {
 	for _, d := range []time.Duration{time.Minute, 5 * time.Minute, every} {
 		if at := said.Add(d); at.After(now) {

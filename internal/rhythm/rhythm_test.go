@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestRhythm: which of the failures of two hours, one each second, are logged, and their end.
+// TestRhythm checks which failures are logged in two hours with a failure each second, and that
+// their end is logged.
 func TestRhythm(t *testing.T) {
 	t.Parallel()
 	var r Rhythm
@@ -40,8 +41,8 @@ func TestRhythm(t *testing.T) {
 	}
 }
 
-// TestInTurn: a call that fails and works in turn has at most two lines where one that only
-// fails has one, and says its end last.
+// TestInTurn: a call that alternates between failing and working causes at most twice as many lines
+// as a call that only fails. The last line reports the end.
 func TestInTurn(t *testing.T) {
 	t.Parallel()
 	var r Rhythm
@@ -61,7 +62,7 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
-// TestAgain: a spell that begins soon after the end of another one has a line within calm.
+// TestAgain: if a spell begins soon after the end of another, its first line is logged within calm.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	var r Rhythm
@@ -82,7 +83,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestAfter: a spell that ends early has no line, and its end none.
+// TestAfter: if a spell ends early, neither the spell nor its end is logged.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	r := Rhythm{After: 10 * time.Second}
@@ -105,7 +106,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestBound: keys without an end cost neither memory nor lines, and are forgotten.
+// TestBound: even with an endless number of keys, the memory and the number of lines are limited,
+// and keys are forgotten.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	var r Rhythm

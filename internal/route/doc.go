@@ -1,27 +1,27 @@
-// Package route chooses the server of each call, for backends of stores that have several servers
-// (rule E4):
+// Package route chooses a server for each call by a backend whose store has several servers (rule
+// E4):
 //
 //	t := routes.Call(ctx)
 //	reply, err := servers[t.Server].Do(t.Context, request)
 //	t.Done(outcome)
 //
-// All calls go to one server, the current one, until it fails or falls silent.
+// All calls go to the current server until that server fails or stops answering.
 //
-// # Heartbeats find the server that is silent
+// # Heartbeats detect a silent server
 //
-// Core sends another heartbeat while one has no answer. [Routes.Beat] sends it to a server that
-// owes no answer. The first server was asked earlier. If it is still silent when the second one
-// answers, and has had several times as long, it is suspect. Another server becomes the current
-// one. Calls in progress on the silent server end with [ErrSilent], and do not wait for their
-// own time-outs. If a store stalls as a whole, no server becomes suspect, because its servers
-// answer at about the same time.
+// While a heartbeat is unanswered, core sends another heartbeat, and [Routes.Beat] chooses a
+// different server for the new heartbeat. The first server becomes suspect after it has been silent
+// for several times the round trip of the second server. A different server then becomes the
+// current server. Calls in progress on the suspect server end with [ErrSilent] instead of waiting
+// for their time-outs. If the whole store stalls, no server becomes suspect, because all servers
+// then answer at about the same time.
 //
-// If a server refuses a call, or the call reaches its deadline, another server also becomes the
-// current one. Then only watches end, because heartbeats that go elsewhere no longer check
-// their server.
+// A different server also becomes the current server if the current server refuses a call, or if a
+// call reaches its deadline. The package then ends only the watches on the old server, because
+// heartbeats no longer check that server.
 //
 // # What it does not do
 //
-// The package starts no timer and no goroutine, and repeats no call. The caller gets the error,
-// and its next call goes to another server.
+// The package starts no timers or goroutines, and never retries a call. The caller gets the error,
+// and the caller's next call goes to another server.
 package route

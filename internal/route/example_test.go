@@ -8,7 +8,8 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// All calls go to one server until it fails; a watch then ends, so that it begins anew on another server.
+// All calls go to one server until that server fails. A watch on that server then ends, and the
+// caller begins a new one on another server.
 func Example() {
 	life, end := context.WithCancel(context.Background())
 	defer end()

@@ -9,7 +9,6 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants makes one change at a time, and expects the test that is named to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "heartbeats wait behind one without an answer", Killer: "TestSilentServerIsLeft",

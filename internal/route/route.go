@@ -8,37 +8,38 @@ import (
 	"time"
 )
 
-// ErrSilent is the cause that ends a call's context if its server does not answer heartbeats
-// while another does.
+// ErrSilent is the cause of a call's cancellation if its server does not answer heartbeats but
+// another server does.
 var ErrSilent = errors.New("tenure: the server does not answer heartbeats, and another one does")
 
-// ErrMoved is the cause that ends a watch when another server becomes the current one.
+// ErrMoved is the cause of a watch's cancellation when another server becomes the current server.
 var ErrMoved = errors.New("tenure: another server of the store is used from now on")
 
-// patience is how many times longer than the round trip of an answered heartbeat another server
-// must have been silent to be suspect. A smaller factor would judge by the order of two answers
-// that are both late, for example after an election.
+// A server is suspect if it has been silent for patience times the round trip of another server's
+// heartbeat. With a smaller factor, two late answers, for example after an election, could make the
+// slower server suspect.
 const patience = 4
 
-// least is the shortest silence of a suspect server. A round trip takes one millisecond, and a
-// server that collects garbage ten.
+// least is the shortest silence after which a server can be suspect. A round trip takes one
+// millisecond, or ten milliseconds if the server is collecting garbage.
 const least = 100 * time.Millisecond
 
-// stale is the number of answered heartbeats after which a connection without any of them is stale.
-// While heartbeats overlap for a long time, each server gets one of every few.
+// stale is the number of consecutive heartbeats answered by other servers after which a server's
+// connection is stale. While heartbeats overlap for a long time, each server gets only one in every
+// few heartbeats.
 const stale = 6
 
-// Outcome is the evidence that a call gives about its server.
+// Outcome describes what a call shows about its server.
 type Outcome uint8
 
-// Outcomes of a call.
+// These constants are the outcomes of a call.
 const (
 	Ended    Outcome = iota // nothing: the caller gave up
-	Answered                // the server decided the call, with any answer
-	Failed                  // refused, lost, or without an answer by the deadline
+	Answered                // the server decided the call, whatever the answer
+	Failed                  // the call was refused, lost, or not answered by the deadline
 )
 
-// Routes chooses among the servers of a store. It is safe for concurrent use.
+// Routes chooses among the servers of a store. A Routes is safe for concurrent use.
 type Routes struct {
 	life context.Context
 
@@ -50,13 +51,14 @@ type Routes struct {
 }
 
 type server struct {
-	answered, failed uint64 // the latest, by the count of events
+	answered, failed uint64 // the latest answer and failure, by the count of events
 	beats            int    // heartbeats under way
 	beat             uint64 // the latest answer to a heartbeat, by their count
 	trips            map[*Trip]struct{}
 }
 
-// New returns routes to n servers, with first as the current one. The end of life ends all calls.
+// New returns routes to n servers, of which first is the current one. All calls end when the
+// context ends.
 func New(life context.Context, n, first int) *Routes {
 	r := &Routes{life: life, servers: make([]server, n), current: first}
 	for i := range r.servers {
@@ -65,26 +67,27 @@ func New(life context.Context, n, first int) *Routes {
 	return r
 }
 
-// Trip is a call under way to one server. Done ends it, and must be called once.
+// Trip is a call in progress to one server. Done ends the trip, and must be called once.
 type Trip struct {
 	Server int
-	// Context ends with the caller's, with the life of the routes, and when the server turns
-	// out to be silent. In the last case, the cause is ErrSilent.
+	// Context ends with the caller's context, with the context passed to New, or when the server is
+	// found to be silent. In the last case, the cause is ErrSilent. For a Watch, it may be ErrMoved.
 	Context context.Context
-	// Stale is set for a heartbeat beside an unanswered one if a new connection would be better,
-	// because the cause of the silence may have broken the connection too. Either the connection
-	// was unused for a long time, or the heartbeats on it have no answer either. In the second
-	// case, they are not the oldest unanswered ones, and they end with the connection.
+	// Stale is set for a heartbeat that is sent while another is unanswered, if its own connection
+	// may also be broken. A new connection is then better. Either the connection was unused for a
+	// long time, or heartbeats on it are unanswered. These are not the oldest unanswered
+	// heartbeats, and they end with the connection.
 	Stale bool
-	// Since is when the oldest unanswered heartbeat was sent, for a heartbeat beside it. If this
-	// heartbeat is answered on a connection that was made later, the store was not silent, and
-	// other connections from before may be broken too.
+	// Since is set for a heartbeat that is sent while another is unanswered, and is the time at
+	// which the oldest unanswered heartbeat was sent. If the later heartbeat is answered on a
+	// connection opened after Since, the store was not silent, so connections opened before Since
+	// may be broken.
 	Since time.Time
 
 	r      *Routes
 	kind   kind
 	start  time.Time
-	judged bool // a heartbeat by which its server became suspect
+	judged bool // the server became suspect because of this heartbeat
 	cancel context.CancelCauseFunc
 	unbind func() bool
 }
@@ -97,15 +100,15 @@ const (
 	watch
 )
 
-// Beat chooses a server for a heartbeat. It is the current one if that owes no answer to
-// another heartbeat, otherwise one that owes the fewest.
+// Beat returns a trip for a heartbeat. It chooses the current server if that server has no
+// unanswered heartbeats, and otherwise a server with the fewest.
 func (r *Routes) Beat(ctx context.Context) *Trip { return r.begin(ctx, beat) }
 
 // Call returns a trip to the current server.
 func (r *Routes) Call(ctx context.Context) *Trip { return r.begin(ctx, call) }
 
 // Watch returns a trip to the current server for a call that waits for changes. When another server
-// becomes the current one, it ends with ErrMoved.
+// becomes the current server, the trip ends with ErrMoved.
 func (r *Routes) Watch(ctx context.Context) *Trip { return r.begin(ctx, watch) }
 
 // Current returns the current server.
@@ -135,8 +138,9 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 	return t
 }
 
-// mute reports whether a server has kept a heartbeat waiting for a third of its time, although it is
-// not the server that has the oldest heartbeat, whose late answer would still count.
+// mute reports whether a server has left a heartbeat unanswered for a third of the time allowed for
+// it. The server of the oldest heartbeat is never mute, because a late answer to that heartbeat
+// would still count.
 func (r *Routes) mute(s *server, now time.Time) bool {
 	mine := s.oldest()
 	if mine == nil {
@@ -149,7 +153,7 @@ func (r *Routes) mute(s *server, now time.Time) bool {
 	return r.oldest().start.Before(mine.start)
 }
 
-// oldest returns the heartbeat that has waited for its answer the longest, or nil.
+// oldest returns the oldest unanswered heartbeat, or nil.
 func (r *Routes) oldest() (first *Trip) {
 	for i := range r.servers {
 		if t := r.servers[i].oldest(); t != nil && (first == nil || t.start.Before(first.start)) {
@@ -159,7 +163,6 @@ func (r *Routes) oldest() (first *Trip) {
 	return first
 }
 
-// oldest returns the heartbeat that has waited for its answer the longest, or nil.
 func (s *server) oldest() (first *Trip) {
 	for t := range s.trips {
 		if t.kind == beat && (first == nil || t.start.Before(first.start)) {
@@ -169,9 +172,9 @@ func (s *server) oldest() (first *Trip) {
 	return first
 }
 
-// best returns the server that owes the fewest answers to heartbeats. Among several, it prefers
-// a server whose latest call did not fail, and then the one that answered last. It returns the
-// server given as not only if there is no other.
+// The result is the server with the fewest unanswered heartbeats. Among several such servers, those
+// whose latest call did not fail come first, and then the one that answered last. The given server
+// is avoided, unless it is the only one.
 func (r *Routes) best(not int) int {
 	best := -1
 	for n := range r.servers {
@@ -225,11 +228,12 @@ func (t *Trip) Done(o Outcome) {
 		if t.Server == r.current {
 			r.move(r.best(t.Server))
 		}
-	default: // Ended: the call says nothing about the server
+	default: // Ended: the call shows nothing about the server
 	}
 }
 
-// suspect finds the servers that are silent compared with an answered heartbeat.
+// suspect finds the servers that have been silent for much longer than the round trip of an
+// answered heartbeat.
 func (r *Routes) suspect(answered *Trip) {
 	now := time.Now()
 	took := now.Sub(answered.start)
@@ -245,7 +249,7 @@ func (r *Routes) suspect(answered *Trip) {
 			continue
 		}
 		for t := range s.trips {
-			// Later calls on the server that answers now continue.
+			// Calls to the answering server that began after its heartbeat continue.
 			if t.kind != beat && (i != answered.Server || t.start.Before(answered.start)) {
 				t.cancel(ErrSilent)
 			}
@@ -261,7 +265,7 @@ func (r *Routes) suspect(answered *Trip) {
 	}
 }
 
-// move makes a server the current one, and ends the watches on the previous one.
+// move makes a server the current server, and ends the watches on the previous server.
 func (r *Routes) move(to int) {
 	if to == r.current {
 		return

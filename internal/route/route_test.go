@@ -10,7 +10,7 @@ import (
 
 func cause(t *Trip) error { return context.Cause(t.Context) }
 
-// on fails unless the trip leads to a server.
+// on fails the test unless the trip goes to the server want.
 func on(t *testing.T, what string, trip *Trip, want int) *Trip {
 	t.Helper()
 	if trip.Server != want {
@@ -49,14 +49,15 @@ func TestSilentServerIsLeft(t *testing.T) {
 		on(t, "one more", r.Beat(ctx), 2)
 		on(t, "one more", r.Beat(ctx), 0)
 
-		// The answer that came late makes it one of three again.
+		// Because of the late answer, this server is one of three again.
 		hangs.Done(Answered)
 		on(t, "a heartbeat", r.Beat(ctx), 1)
 	})
 }
 
-// TestStale: a heartbeat beside one without an answer gets a new connection where its own was
-// long unused; not while heartbeats overlap all the time.
+// TestStale: while another heartbeat is unanswered, a heartbeat gets a new connection if its
+// connection was unused for a long time. If heartbeats overlap all the time, it keeps its
+// connection.
 func TestStale(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -86,7 +87,7 @@ func TestStale(t *testing.T) {
 }
 
 // TestMute: if both servers are silent, a heartbeat gets a new connection to one of them. The other
-// one, which may still answer the oldest heartbeat, keeps its connection.
+// server, which may still answer the oldest heartbeat, keeps its connection.
 func TestMute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,8 +112,6 @@ func TestMute(t *testing.T) {
 	})
 }
 
-// TestSlowIsNotMute: a store that answers each heartbeat after almost half its time keeps both
-// connections.
 func TestSlowIsNotMute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,8 +132,8 @@ func TestSlowIsNotMute(t *testing.T) {
 	})
 }
 
-// TestStallOfTheStore: servers that answer again at the same time are not suspect,
-// whichever is first.
+// TestStallOfTheStore: servers that answer again at the same time are not suspect, no matter which
+// answers first.
 func TestStallOfTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,8 +150,8 @@ func TestStallOfTheStore(t *testing.T) {
 	})
 }
 
-// TestShortSilence: the heartbeats of several sessions are under way at once, and one
-// server answers a little later than another.
+// TestShortSilence: several sessions' heartbeats are in progress together, and one server answers a
+// little later than another.
 func TestShortSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,8 +188,8 @@ func TestFailureMoves(t *testing.T) {
 	on(t, "a heartbeat", r.Beat(ctx), 1)
 }
 
-// TestOneServer: a call from before the answered heartbeat ends, since it may have
-// been lost behind the server; a later call goes on.
+// TestOneServer: a call that began before the answered heartbeat ends, because the network behind
+// the server may have lost it. A later call continues.
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package seam defines the calls of a core.Elector that only packages of this module make.
+// Package seam defines the methods of a core.Elector that only packages of this module may call.
 package seam
 
 import (
@@ -8,16 +8,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Key is the argument of core.Elector.Internal, which no other module can make.
+// Key is the argument of core.Elector.Internal and of conformance.Harness.Internal. No other module
+// can create a Key.
 type Key struct{ _ int }
 
-// MaxContended is the largest number of shards for which one member contends. A member may have
-// to serve all of them. Each shard that it owns needs a goroutine, and adds to the store's work
-// for each full read.
+// MaxContended is the maximum number of shards for which one member contends. A member may have to
+// serve all of them. Each shard that a member owns needs a goroutine, and makes each full read more
+// expensive for the store.
 const MaxContended = 200_000
 
-// Preference names the sessions that claim a shard first when it is free: First, or Second if
-// First does not live or does not act.
+// Preference names the sessions that claim a shard first when the shard is free. Second claims the
+// shard only if First is not alive or does not act.
 type Preference struct {
 	Shard         string
 	First, Second driver.SessionID // either may be empty
@@ -26,33 +27,35 @@ type Preference struct {
 // Aside is the reason why a shard should have no owner.
 type Aside struct {
 	Why   string    // empty if the shard is not set aside
-	Until time.Time // when it should have an owner again, for example after a quarantine; zero if never
+	Until time.Time // when the shard may have an owner again, such as after a quarantine; zero if never
 }
 
 // Elector is a core.Elector.
 type Elector interface {
-	// Prefer sets the order in which this member expects members to claim shards (C9). First
-	// come the named sessions, then the others by priority, then by rendezvous hash. It is
-	// advice, whether or not this member contends for the shards, and lasts until the next call
-	// for the same shard. If members have different preferences, they only claim more often
-	// than needed. Electors ignore operators' rules (package control) about a shard with a
-	// preference; its assigner obeys them. The error is ErrInvalid for a name outside the
-	// grammar.
+	// Prefer sets the order in which this member expects members to claim shards (C9). The named
+	// sessions come first, and then the other sessions by priority and rendezvous hash. The order
+	// is only advice. It applies even if this member does not contend for the shards, and lasts
+	// until the next call for the same shard. If members have different preferences, the only
+	// effect is unnecessary claims. If a shard has a preference, Electors ignore operators' rules
+	// (package control) about the shard, because the assigner obeys those rules. If a name is
+	// invalid, the error is ErrInvalid.
 	Prefer(prefs ...Preference) error
-	// SetAside replaces the set of shards that currently should have no owner. Views show the
-	// reason of each and do not count it as unowned. Nothing else changes. The caller must not
-	// modify the map afterwards.
+	// SetAside replaces the set of shards that should currently have no owner. Views show the
+	// reasons, and do not count these shards as unowned. SetAside has no other effect. The caller
+	// must not modify the map afterwards.
 	SetAside(reasons map[string]Aside)
-	// Stay undoes Leave. It does not prevent Run from ending.
+	// Stay undoes Leave. Stay does not prevent Run from ending.
 	Stay()
-	// WaitOwner waits until a live member owns the shard, as far as this member knows, and
-	// reports whether that is this member. Unlike WaitView, it makes no snapshot. Its errors
-	// are those of WaitView.
+	// Done returns a channel that is closed when Run has ended. After Run has ended, no lease is
+	// granted.
+	Done() <-chan struct{}
+	// WaitOwner waits until a live member owns the shard, as far as this member knows, and reports
+	// whether this member is the owner. WaitOwner returns the same errors as WaitView, but makes no
+	// snapshot.
 	WaitOwner(ctx context.Context, shard string) (mine bool, err error)
-	// News returns the age of the store's newest answer to Observe, or to a heartbeat unless
-	// Observe fails repeatedly. The result fresh reports whether the age is at most a TTL. A
-	// View without fresh news may name owners that have lost their shards. A member that
-	// contends for nothing sends no heartbeats. Its news stays fresh for two more Resync
-	// periods.
+	// News returns the age of the store's newest answer to an Observe call or, unless Observe fails
+	// repeatedly, to a heartbeat. The result fresh reports whether the age is at most a TTL. A View
+	// without fresh news may name owners that have lost their shards. A member that contends for no
+	// shard sends no heartbeats, so its news stays fresh for an additional two Resync periods.
 	News() (age time.Duration, fresh bool)
 }

@@ -12,17 +12,16 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the memory for bodies and answers.
 const (
 	mostBody  = 4 << 20
-	smallBody = 16 << 10 // up to this size a body or answer needs no room
+	smallBody = 16 << 10 // a body or answer of at most this size needs no room
 	roomUnit  = 64 << 10
 )
 
-// A room limits the bytes of bodies, or of answers, that are in memory at a time. The total cost of
-// one is a few times its size. A room is safe for concurrent use.
+// A room limits the total size of the bodies or answers that are in memory. A body or answer takes
+// up a few times its size in memory. A room is safe for concurrent use.
 type room struct {
-	turn  chan struct{} // held by the request that takes units; the others wait in line
+	turn  chan struct{} // held by the request that takes units; other requests wait in line
 	units chan struct{}
 }
 
@@ -30,7 +29,8 @@ func newRoom(size int) *room {
 	return &room{make(chan struct{}, 1), make(chan struct{}, size/roomUnit)}
 }
 
-// take takes room, and waits for it until ctx ends. leave gives it back.
+// If there is no room for size bytes, take waits until ctx ends. The returned function gives the
+// room back.
 func (o *room) take(ctx context.Context, size int64) (leave func(), err error) {
 	if size <= smallBody {
 		return func() {}, nil
@@ -63,13 +63,12 @@ func noRoom() error {
 	return refuse(http.StatusServiceUnavailable, codeBusy, "large requests and answers are being served: try again")
 }
 
-// decode calls read for the one JSON value of a body. It returns an error for unknown fields and
-// for data after the value. If it succeeds, the caller calls done when it no longer needs the
-// values.
+// A body must contain a single JSON value without unknown fields. After decode succeeds, the caller
+// must call done when it no longer needs the value.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, read func(*json.Decoder) error) (done func(), err error) {
 	size := r.ContentLength
 	if size < 0 || size > s.maxBody {
-		size = s.maxBody // as many may be read
+		size = s.maxBody // the body may take up to this size
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bodyTime)
 	defer cancel()
@@ -87,7 +86,6 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, read func(*json.
 	return leave, nil
 }
 
-// readBody calls read for a JSON value, which must be the only one.
 func readBody(from io.Reader, read func(*json.Decoder) error) error {
 	d := json.NewDecoder(&utf8Reader{from: from})
 	d.DisallowUnknownFields()
@@ -109,10 +107,10 @@ func readBody(from io.Reader, read func(*json.Decoder) error) error {
 	return refuse(http.StatusBadRequest, codeInvalid, "the body is not as GET /v1/openapi.json describes it: %s", cut(err.Error(), 200))
 }
 
-// ignoredBody is the longest body accepted with a request that needs none.
+// A request that needs no body may have one of up to this size.
 const ignoredBody = 4 << 10
 
-// bodiless reads and drops the body of a request that needs none, and then serves the request.
+// The request's body is discarded before the request is served.
 func bodiless(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, ignoredBody)); err != nil {
@@ -124,7 +122,6 @@ func bodiless(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// optional reads one value into into, or nothing.
 func optional(into any) func(*json.Decoder) error {
 	return func(d *json.Decoder) error {
 		if err := d.Decode(into); err != io.EOF {
@@ -134,7 +131,6 @@ func optional(into any) func(*json.Decoder) error {
 	}
 }
 
-// object reads an object; member reads its values.
 func object(d *json.Decoder, member func(name string) error) error {
 	if err := delim(d, '{'); err != nil {
 		return err
@@ -157,7 +153,6 @@ func object(d *json.Decoder, member func(name string) error) error {
 	return delim(d, '}')
 }
 
-// array reads an array; next reads its elements.
 func array(d *json.Decoder, next func() error) error {
 	if err := delim(d, '['); err != nil {
 		return err
@@ -181,15 +176,15 @@ func delim(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// A utf8Reader fails at bytes that are not UTF-8, and at the escape of half a character, such
-// as \ud800. The decoder would replace both with another character.
+// A utf8Reader rejects bytes that are not UTF-8, and escapes of half a character, such as \ud800.
+// The JSON decoder would silently replace this input with a different character.
 type utf8Reader struct {
 	from  io.Reader
-	begun [utf8.UTFMax]byte // of a character
+	begun [utf8.UTFMax]byte // the bytes of a character that has begun
 	n     int
 
-	escaped int  // bytes of an escape that has begun
-	code    int  // of that escape
+	escaped int  // number of bytes of an escape that has begun
+	code    int  // the code of that escape
 	half    bool // the last escape was the first half of a character
 }
 
@@ -232,7 +227,8 @@ func (u *utf8Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole follows the escapes of a text. It returns false if half a character lacks the other half.
+// Escapes are parsed byte by byte. The result is false if an escape of half a character is not
+// followed by the other half.
 func (u *utf8Reader) whole(c byte) bool {
 	switch {
 	case u.escaped == 0 && c != '\\':
@@ -244,7 +240,7 @@ func (u *utf8Reader) whole(c byte) bool {
 		u.escaped = 0
 		return !u.half
 	}
-	digit := strings.IndexByte("0123456789abcdef", c|0x20) // -1: the decoder refuses the escape
+	digit := strings.IndexByte("0123456789abcdef", c|0x20) // if it is -1, the decoder refuses the escape
 	u.escaped, u.code = u.escaped+1, u.code<<4&0xffff|max(digit, 0)
 	if u.escaped < len(`\ud800`) {
 		return true

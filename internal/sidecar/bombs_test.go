@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	s := &Server{limits: core.Limits{WriteOps: 1 << 20, WriteBytes: 1 << 20}}
 	of := func(name, good string, lists []string, read func(*json.Decoder) error) bombs.Decoder {

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// Limits of connections that have not shown the token.
+// These constants limit connections that have not presented the token.
 const (
 	maxStrangers = 512
-	// strangerTime is how long a connection may take to show the token while others wait for
-	// its place. If none waits, the connection has headerTime, and a second to take the
+	// While other connections wait for a place, a connection must present the token within this
+	// time. If no connection waits, the limit is headerTime, plus one second to receive the
 	// refusal.
 	strangerTime = 500 * time.Millisecond
-	pauseTime    = 10 * time.Millisecond // while no stranger may be closed
+	pauseTime    = 10 * time.Millisecond // wait while no stranger may be closed
 	longestStay  = headerTime + time.Second
-	refusalsTime = time.Minute // between two log lines about peers of other users
+	refusalsTime = time.Minute // time between two log lines about peers of other users
 )
 
-// A door is a listener that keeps connections without authority apart, so that they take no
-// place of the others. On a Unix socket, it closes connections of other users when it accepts
-// them. If there are maxStrangers, it closes the oldest stranger that has had strangerTime and
-// has sent nothing unread. It also closes connections with authority beyond the places for
-// them.
+// A door is a listener with a separate limit for unauthorized connections, called strangers, which
+// therefore take no places from authorized clients. On a Unix socket, the door accepts and
+// immediately closes connections from other users. If there are maxStrangers strangers, the door
+// closes the oldest one that has been connected for strangerTime and has no unread data. If there
+// is no place for an authorized connection, the door closes it.
 type door struct {
 	net.Listener
 	log    *slog.Logger
 	token  bool          // clients send a token
-	places chan struct{} // of clients with authority
+	places chan struct{} // places of clients with authority
 	left   chan struct{} // gets an element when a stranger leaves
 
-	refusals int // of peers, since the last line; only Accept uses it
+	refusals int // number of refused peers since the last log line; only Accept uses it
 	told     time.Time
 
 	mu        sync.Mutex
-	strangers *list.List // of *caller, the oldest first
+	strangers *list.List // each is a *caller; oldest first
 }
 
 func newDoor(ln net.Listener, log *slog.Logger, token bool, places int) *door {
@@ -47,7 +47,8 @@ func newDoor(ln net.Listener, log *slog.Logger, token bool, places int) *door {
 		strangers: list.New()}
 }
 
-// Accept returns the next connection that may stay. The server calls it from one goroutine.
+// Accept returns the next connection that may stay open. The server calls Accept from only one
+// goroutine.
 func (d *door) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
@@ -73,7 +74,6 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
-// refused logs at most one line in refusalsTime.
 func (d *door) refused(err error) {
 	d.refusals++
 	if now := time.Now(); d.told.IsZero() || now.Sub(d.told) >= refusalsTime {
@@ -82,7 +82,6 @@ func (d *door) refused(err error) {
 	}
 }
 
-// enter adds a stranger, and may close another stranger to make room.
 func (d *door) enter(c *caller) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +101,7 @@ func (d *door) enter(c *caller) {
 		d.mu.Lock()
 	}
 	c.stranger = d.strangers.PushBack(c)
-	c.late = time.AfterFunc(longestStay, func() { // even if it has not taken its answer
+	c.late = time.AfterFunc(longestStay, func() { // even if the caller has not received its answer
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if c.stranger != nil {
@@ -112,9 +111,8 @@ func (d *door) enter(c *caller) {
 	})
 }
 
-// idle returns the oldest stranger that may be closed, or nil. On a busy machine, a stranger
-// that sent its request in time may be old, but its request is not yet read. The caller holds
-// d.mu.
+// idle returns the oldest stranger that may be closed, or nil. On a busy machine, a request that
+// arrived in time may still be unread. The caller must hold d.mu.
 func (d *door) idle() *caller {
 	for e := d.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*caller)
@@ -128,7 +126,7 @@ func (d *door) idle() *caller {
 	return nil
 }
 
-// leave takes a stranger off the list. The caller holds d.mu.
+// The caller must hold d.mu.
 func (d *door) leave(c *caller) {
 	d.strangers.Remove(c.stranger)
 	c.late.Stop()
@@ -139,7 +137,7 @@ func (d *door) leave(c *caller) {
 	}
 }
 
-// seat gives a connection one of the places, if one is free.
+// If no place is free, seat returns false.
 func (d *door) seat(c *caller) bool {
 	select {
 	case d.places <- struct{}{}:
@@ -150,22 +148,22 @@ func (d *door) seat(c *caller) bool {
 	}
 }
 
-// A caller is an accepted connection. It is safe for concurrent use.
+// A caller is an accepted connection. A caller is safe for concurrent use.
 type caller struct {
 	net.Conn
 	door  *door
 	since time.Time
 
 	reading atomic.Bool // the server waits for more of the request
-	refused atomic.Bool // the server has refused its request
+	refused atomic.Bool // the server has refused the caller's request
 
-	// Guarded by door.mu.
-	stranger *list.Element // nil: it is not a stranger
+	// These fields are guarded by door.mu.
+	stranger *list.Element // nil if the caller is not a stranger
 	late     *time.Timer
-	seated   bool // it has one of the door's places
+	seated   bool // the caller has one of the door's places
 }
 
-// proven notes that the connection has shown the token. It returns false if there is no place.
+// The connection has presented the token. The result is false if there is no place for it.
 func (c *caller) proven() bool {
 	c.door.mu.Lock()
 	defer c.door.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// attacks are what clients without the token send, each on one connection.
+// attacks are the data that clients without the token send, each on one connection.
 var attacks = map[string]string{
 	"nothing":             "",
 	"half a header":       "POST /v1/shards/jobs/lease HTTP/1.1\r\nHost: x\r\n",
@@ -37,8 +37,8 @@ var attacks = map[string]string{
 	"no HTTP":             "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 }
 
-// TestStranger: a connection without the token is closed soon, whatever it sends, and is
-// answered nothing but a refusal.
+// TestStranger: a connection without the token is closed soon, whatever it sends. The only possible
+// answer is a refusal.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -63,8 +63,8 @@ func TestStranger(t *testing.T) {
 	})
 }
 
-// TestSilentStrangers: connections that send nothing hold up a request with the token for
-// strangerTime only.
+// TestSilentStrangers: connections that send nothing delay a request with the token by at most
+// strangerTime.
 func TestSilentStrangers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -90,7 +90,7 @@ func TestSilentStrangers(t *testing.T) {
 	})
 }
 
-// TestCommitStops: a commit is read up to the store's limit of operations.
+// TestCommitStops: a commit is read only up to the store's limit on operations.
 func TestCommitStops(t *testing.T) {
 	t.Parallel()
 	s := &Server{limits: core.Limits{WriteOps: 100, WriteBytes: 1 << 20}}
@@ -103,8 +103,8 @@ func TestCommitStops(t *testing.T) {
 	}
 }
 
-// TestStrangers: while as many clients as like connect again and again without the token,
-// each request with it is answered, on a connection of its own, and the lease stays.
+// TestStrangers: any number of clients connect again and again without the token. Each request with
+// the token is answered, on a separate connection, and the lease stays.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -148,8 +148,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestRequestDeadline: every request but a stream has a time for its body, whatever the
-// route, and what it took is free again.
+// TestRequestDeadline: on every route, a request except a stream has a time limit for its body.
+// Afterwards, the memory of the request is free again.
 func TestRequestDeadline(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -190,7 +190,7 @@ func TestRequestDeadline(t *testing.T) {
 	})
 }
 
-// readBeating reads a connection to its end, while the lease's client shows that it lives.
+// readBeating reads a connection to its end, while the lease's client shows that it is alive.
 func readBeating(l *lead, c net.Conn) []byte {
 	done := make(chan []byte)
 	go func() {
@@ -207,8 +207,8 @@ func readBeating(l *lead, c net.Conn) []byte {
 	}
 }
 
-// TestLargeBodies: bodies that do not come hold up other large ones for their time only,
-// and small ones not at all.
+// TestLargeBodies: bodies that do not arrive delay other large bodies for no longer than the time
+// limit, and do not delay small bodies.
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -248,7 +248,7 @@ func TestLargeBodies(t *testing.T) {
 			w.Fatal(err)
 		}
 		defer c.Close()
-		go func() { // fails where it is answered before it was read
+		go func() { // fails if the answer arrives before the body is read
 			body := `{"token":1,"text":"` + large + `"}`
 			_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", one.path("append"), secret,
 				len(body), body)
@@ -299,7 +299,7 @@ func TestUTF8(t *testing.T) {
 	}
 }
 
-// A stepReader gives a text in small parts.
+// A stepReader returns a text in small parts.
 type stepReader struct {
 	text string
 	step int

@@ -32,17 +32,16 @@ type resolveBody struct {
 	outcomeBody
 }
 
-// An outcomeBody is a client's report of an effect's outcome.
 type outcomeBody struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 	payload
 }
 
-// maxReason is the number of bytes of a reason that package effect keeps.
+// Package effect limits a reason to this number of bytes.
 const maxReason = 500
 
-// decision is what the client says: done with a result, or one of the other states without.
+// Only a report with the state done may have a result.
 func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 	valued := b.Text != nil || b.Base64 != nil
 	switch {
@@ -61,7 +60,8 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 		err = fmt.Errorf("the state %.40q is not one of those that the request may have", b.State)
 	}
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
-	// While the store hangs, an attempt outlasts its request, so it must not keep a large body.
+	// If the store hangs, an attempt outlives its request, so the attempt must not keep a large
+	// body in memory.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
 	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), maxReason)])
 	return d, err
@@ -104,7 +104,6 @@ func (s *Server) resolveEffect(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveEffect reads a body, does its request under the lease, and answers with the effect.
 func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error),
 	do func(context.Context, *effects) (effectReply, error)) {
 	_, x, done, err := s.under(w, r, decode)
@@ -127,15 +126,15 @@ func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func
 	answer(w, http.StatusOK, reply)
 }
 
-// noEffectsProblem is for locks, because records of effects outlast their lease, and a lock
-// leaves nothing.
+// A lock has no effects, because their records would outlive the lease, and a lock leaves no
+// records behind.
 func noEffectsProblem() *problem {
 	return refuse(http.StatusConflict, codeNoEffects, "a lock keeps no records of effects: contend for a shard")
 }
 
 type effectsReply struct {
 	Effects []effectReply `json:"effects"`
-	Unread  string        `json:"unread,omitempty"` // why some are missing
+	Unread  string        `json:"unread,omitempty"` // why some effects are missing
 }
 
 func (s *Server) listEffects(w http.ResponseWriter, r *http.Request) {

@@ -15,42 +15,41 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// Limits of effects.
 const (
-	leaseAttempts = 64   // concurrent, of one lease
-	mostAttempts  = 1024 // concurrent, of all leases
+	leaseAttempts = 64   // maximum number of concurrent attempts of one lease
+	mostAttempts  = 1024 // maximum number of concurrent attempts of all leases
 	attemptTime   = 5 * time.Minute
-	listedEffects = 1000 // in one answer
+	listedEffects = 1000 // maximum number of effects in one answer
 )
 
-// States of an effect, as clients see them.
+// Clients see an effect in one of these states.
 const (
-	effectGo       = "go"        // this client makes it now
+	effectGo       = "go"        // this client performs the effect now
 	effectUnderWay = "under_way" // another attempt has not ended
 	effectDone     = "done"
 	effectFailed   = "failed"
-	effectRepeat   = "repeat" // the next begin makes it
+	effectRepeat   = "repeat" // the next begin performs the effect
 	effectInDoubt  = "in_doubt"
 )
 
-// An effectReply is an effect as clients see it.
+// An effectReply describes an effect to clients.
 type effectReply struct {
 	Key     string `json:"key"`
 	ID      string `json:"id"` // the idempotency key
 	State   string `json:"state"`
-	Attempt string `json:"attempt,omitempty"` // with the state go
-	Doubt   string `json:"doubt,omitempty"`   // names a state that can be resolved
+	Attempt string `json:"attempt,omitempty"` // only with the state go
+	Doubt   string `json:"doubt,omitempty"`   // the name of a state that can be resolved
 	Reason  string `json:"reason,omitempty"`
 	payload
 	NotKept bool `json:"not_kept,omitempty"`
 }
 
-// doubtName names the state of an open effect. A decision changes the name.
+// The name of an open effect's state changes after each decision.
 func doubtName(e *effect.Effect) string {
 	return fmt.Sprintf("%x.%d", e.Began.UnixNano(), e.Repeats)
 }
 
-// setOpen fills in e, an open effect without an attempt.
+// The effect must be open and have no attempt in progress.
 func (r *effectReply) setOpen(e *effect.Effect) {
 	r.State, r.Doubt, r.Reason = effectInDoubt, doubtName(e), e.Reason
 	if e.State == effect.Repeat {
@@ -58,32 +57,31 @@ func (r *effectReply) setOpen(e *effect.Effect) {
 	}
 }
 
-// effects are the effects of one lease. Their function runs in the client, and the part here
-// waits until the client ends it. All methods are safe for concurrent use.
+// While a client performs an effect, a function in this package waits for the client to end the
+// attempt. All methods of effects are safe for concurrent use.
 type effects struct {
 	s     *Server
 	lease *core.Lease
-	ctx   context.Context // ends when the lease is given back or lost
+	ctx   context.Context // ends when the lease is released or lost
 	stop  context.CancelFunc
 
 	opening sync.Mutex
-	ledger  *effect.Ledger // nil until the first request; under opening
+	ledger  *effect.Ledger // nil until the first request; guarded by opening
 
 	mu       sync.Mutex
-	attempts map[string]*attempt // by the effect's key
+	attempts map[string]*attempt // attempts by the effect's key
 }
 
-// An attempt is one client's attempt of an effect, from begin to end.
 type attempt struct {
 	id    string
 	key   string
-	rule  *control.Rule        // what the client found out before it began, or nil
-	tells chan struct{}        // the client that begins receives from it
+	rule  *control.Rule        // the client's finding before the attempt, or nil
+	tells chan struct{}        // the client that began the attempt receives from it
 	gone  chan struct{}        // closed when that client no longer waits
 	done  chan struct{}        // closed after result and err are set
-	says  chan effect.Decision // the client's report, at most one; State is empty if the client does not know
-	ended bool                 // says has been sent to; under effects.mu
-	after effect.Decision      // the report, if it is not done; under effects.mu
+	says  chan effect.Decision // the client's report, at most one; State is empty if the client does not know the outcome
+	ended bool                 // a report was sent to says; guarded by effects.mu
+	after effect.Decision      // the report, unless its state is done; guarded by effects.mu
 
 	result []byte
 	err    error
@@ -95,8 +93,8 @@ func newEffects(s *Server, l *core.Lease) *effects {
 	return x
 }
 
-// leave ends all attempts, which leaves their effects in doubt. It returns when nothing writes any
-// longer.
+// All attempts end, and their effects are in doubt. After leave returns, no attempt writes to the
+// store.
 func (x *effects) leave() {
 	x.stop()
 	x.opening.Lock()
@@ -106,7 +104,7 @@ func (x *effects) leave() {
 	}
 }
 
-// open returns the lease's ledger. The first call opens it.
+// The first call opens the lease's ledger.
 func (x *effects) open() (*effect.Ledger, error) {
 	x.opening.Lock()
 	defer x.opening.Unlock()
@@ -127,7 +125,7 @@ func (x *effects) open() (*effect.Ledger, error) {
 	return l, err
 }
 
-// rules returns the operators' decisions about effects, and the clients' findings.
+// The rules contain the operators' decisions about effects and the clients' findings.
 func (x *effects) rules() []control.Rule {
 	all := slices.Clip(x.s.e.View().Rules)
 	x.mu.Lock()
@@ -140,9 +138,9 @@ func (x *effects) rules() []control.Rule {
 	return all
 }
 
-// resolve returns what is known of an effect after an attempt that was not done. It knows
-// nothing of effects that a previous leader left open. The ledger calls it on the attempt's
-// goroutine.
+// If an attempt did not end with the state done, the client's report decides the effect. Effects
+// that a previous leader left open cannot be decided in this way. The ledger calls resolve on the
+// attempt's goroutine.
 func (x *effects) resolve(_ context.Context, e effect.Effect) (effect.Decision, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -156,8 +154,8 @@ func (x *effects) reply(key string) effectReply {
 	return effectReply{Key: key, ID: effect.ID(x.lease.Namespace()+"/"+x.lease.Shard(), key)}
 }
 
-// begin starts an attempt of an effect by this client. If the effect needs no attempt, or
-// another attempt is under way, the reply says so.
+// begin starts this client's attempt at an effect, unless the effect needs no attempt or another
+// attempt is in progress.
 func (x *effects) begin(ctx context.Context, key string, rule *control.Rule) (effectReply, error) {
 	if err := effect.CheckKey(key); err != nil {
 		return effectReply{}, err
@@ -190,7 +188,7 @@ func (x *effects) begin(ctx context.Context, key string, rule *control.Rule) (ef
 	}
 }
 
-// admit gives an attempt a place, unless its effect has another attempt.
+// admit gives a place to an attempt, unless another attempt at the same effect has one.
 func (x *effects) admit(a *attempt) (other bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -210,7 +208,6 @@ func (x *effects) admit(a *attempt) (other bool, err error) {
 	return false, nil
 }
 
-// run runs an attempt from its place to its outcome.
 func (x *effects) run(l *effect.Ledger, a *attempt) {
 	a.result, a.err = l.Do(context.Background(), a.key, func(ctx context.Context, _ string) ([]byte, error) {
 		d := x.await(ctx, a)
@@ -229,7 +226,6 @@ func (x *effects) run(l *effect.Ledger, a *attempt) {
 	close(a.done)
 }
 
-// await lets the client make the effect, and waits for its report.
 func (x *effects) await(ctx context.Context, a *attempt) effect.Decision {
 	if a.rule != nil && a.rule.Outcome != control.OutcomeRepeat {
 		return effect.Decision{State: effect.Repeat, Reason: "it was to be repeated before its client resolved it"}
@@ -249,7 +245,6 @@ func (x *effects) await(ctx context.Context, a *attempt) effect.Decision {
 	}
 }
 
-// end passes on the client's report of its attempt, and waits for the outcome.
 func (x *effects) end(ctx context.Context, id string, d effect.Decision) (effectReply, error) {
 	x.mu.Lock()
 	var a *attempt
@@ -278,13 +273,13 @@ func (x *effects) end(ctx context.Context, id string, d effect.Decision) (effect
 	return reply, err
 }
 
-// unwritten returns the error of an attempt whose outcome may not be in the store.
+// unwritten returns the error for an attempt whose outcome may not have been stored.
 func unwritten(key string, cause error) *problem {
 	return unsure(refuse(http.StatusGatewayTimeout, codeUnknown,
 		"effect %q: its end may not be written: begin it again, or list the effects: %v", key, cause), nil)
 }
 
-// unsure marks a problem as possibly written, unless the cause rules that out.
+// The write may have been applied, unless the cause proves otherwise.
 func unsure(p *problem, cause error) *problem {
 	if !core.NotApplied(cause) {
 		p.Applied = "unknown"
@@ -292,7 +287,6 @@ func unsure(p *problem, cause error) *problem {
 	return p
 }
 
-// outcome adds the outcome of an attempt to a reply.
 func (x *effects) outcome(reply *effectReply, a *attempt) error {
 	doubt, open := errors.AsType[*effect.InDoubtError](a.err)
 	failed, isFailed := errors.AsType[*effect.FailedError](a.err)
@@ -309,7 +303,7 @@ func (x *effects) outcome(reply *effectReply, a *attempt) error {
 		reply.setOpen(&doubt.Effect)
 	case errors.Is(a.err, effect.ErrFull):
 		return refuse(http.StatusConflict, codeFull, "%v", a.err)
-	case errors.Is(a.err, core.ErrUnknown): // of the intent: the client has not begun to make it
+	case errors.Is(a.err, core.ErrUnknown): // the write of the intent is in doubt: the client has not begun the effect
 		return unsure(refuse(http.StatusServiceUnavailable, codeStore, "%v", a.err), a.err)
 	default:
 		return a.err
@@ -317,7 +311,7 @@ func (x *effects) outcome(reply *effectReply, a *attempt) error {
 	return nil
 }
 
-// resolved applies a rule with a client's finding to an effect in doubt.
+// A client's finding about an effect in doubt becomes a rule.
 func (x *effects) resolved(ctx context.Context, key, doubt string, rule *control.Rule) (effectReply, error) {
 	l, err := x.open()
 	if err != nil {
@@ -336,7 +330,7 @@ func (x *effects) resolved(ctx context.Context, key, doubt string, rule *control
 	return x.begin(ctx, key, rule)
 }
 
-// list returns the first open effects without an attempt.
+// The list contains only open effects without an attempt in progress.
 func (x *effects) list(ctx context.Context) (out effectsReply, err error) {
 	open, err := effect.ReadOpen(ctx, x.s.b, x.lease.Shard(), listedEffects+leaseAttempts)
 	if err != nil && (open == nil || !errors.Is(err, core.ErrDamaged)) {

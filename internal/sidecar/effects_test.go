@@ -20,7 +20,8 @@ import (
 
 type fields map[string]any
 
-// effect sends a request about an effect, with the token of the last state unless it names one.
+// effect sends a request about an effect. Unless the request names a token, effect adds the token
+// of the last state.
 func (l *lead) effect(status int, code, what string, body fields) (out effectReply) {
 	l.Helper()
 	full := fields{"token": l.last.Token}
@@ -33,7 +34,7 @@ func (l *lead) effect(status int, code, what string, body fields) (out effectRep
 	return out
 }
 
-// begin wants a state.
+// begin begins an effect, and expects the given state.
 func (l *lead) begin(key, state string) effectReply {
 	l.Helper()
 	out := l.effect(200, "", "begin", fields{"key": key})
@@ -45,7 +46,7 @@ func (l *lead) begin(key, state string) effectReply {
 	return out
 }
 
-// end wants the state that it says.
+// end ends an attempt, and expects the given state.
 func (l *lead) end(attempt, state string, more fields) effectReply {
 	l.Helper()
 	body := fields{"attempt": attempt, "state": state}
@@ -57,7 +58,7 @@ func (l *lead) end(attempt, state string, more fields) effectReply {
 	return out
 }
 
-// doubts are the keys that are listed, with their states.
+// doubts returns the listed keys with their states.
 func (l *lead) doubts() string {
 	l.Helper()
 	var list effectsReply
@@ -69,15 +70,15 @@ func (l *lead) doubts() string {
 	return text
 }
 
-// live lets time pass while the client shows that it lives.
+// live lets time pass while the client shows that it is alive.
 func (l *lead) live(d time.Duration) {
 	for stop := time.Now().Add(d); time.Now().Before(stop); time.Sleep(min(d, ttl/2)) {
 		l.call(200, "", "POST", l.path("beat"), "", nil)
 	}
 }
 
-// TestEffect: each effect has one attempt at a time, and its outcome is what the client says,
-// under later leases too.
+// TestEffect: each effect has one attempt at a time. The client's report decides the outcome, which
+// later leases keep.
 func TestEffect(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -95,7 +96,7 @@ func TestEffect(t *testing.T) {
 		}
 		one.end(one.begin("raw", effectGo).Attempt, effectDone, fields{"base64": []byte("\xff")})
 		one.end(one.begin("declined", effectGo).Attempt, effectFailed, fields{"reason": "no\x1bmoney"})
-		for range 2 { // certainly not done, so it is made again
+		for range 2 { // certainly not done, so it is repeated
 			one.end(one.begin("later", effectGo).Attempt, effectRepeat, fields{"reason": "refused to connect"})
 		}
 		for _, key := range []string{"lost/1", "lost/2", "lost/3", "lost/4"} {
@@ -148,8 +149,8 @@ func TestEffect(t *testing.T) {
 	})
 }
 
-// TestEffectResolvedOnce: a client cannot resolve a doubt that is not the present one, nor an
-// effect that is under way.
+// TestEffectResolvedOnce: a client can resolve neither an outdated doubt nor an effect that is in
+// progress.
 func TestEffectResolvedOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -170,8 +171,8 @@ func TestEffectResolvedOnce(t *testing.T) {
 	})
 }
 
-// TestEffectOfAnother: a client ends, sees and resolves effects of its own lease only, and an
-// attempt ends once, by its name.
+// TestEffectOfAnother: a client can end, see and resolve only the effects of its lease. An attempt
+// ends once, by its name.
 func TestEffectOfAnother(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -208,8 +209,8 @@ func TestEffectOfAnother(t *testing.T) {
 	})
 }
 
-// TestEffectAfterLease: an attempt whose lease was lost ends in doubt, whatever its client says
-// after that.
+// TestEffectAfterLease: if the lease of an attempt is lost, the attempt ends in doubt, even if the
+// client reports an outcome afterwards.
 func TestEffectAfterLease(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -248,8 +249,8 @@ func TestEffectAfterLease(t *testing.T) {
 	})
 }
 
-// TestEffectClientGone: effects of a client that is gone, silent or stopping are in doubt, and
-// hold nothing up.
+// TestEffectClientGone: effects of a client that is gone, silent or stopping end in doubt, and do
+// not delay the release.
 func TestEffectClientGone(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(l *lead){
@@ -284,8 +285,8 @@ func TestEffectClientGone(t *testing.T) {
 	}
 }
 
-// TestEffectEndRefused: where the store refuses the end of an attempt, the client does not learn
-// that it is written, and begin then writes and answers it.
+// TestEffectEndRefused: if the store refuses the end of an attempt, the client does not learn that
+// the outcome is written. A later begin writes the outcome and returns it.
 func TestEffectEndRefused(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -305,8 +306,8 @@ func TestEffectEndRefused(t *testing.T) {
 	})
 }
 
-// TestEffectNotTold: a client that does not wait for the answer to its begin makes nothing, so
-// that the effect is made later.
+// TestEffectNotTold: a client that does not wait for the answer to its begin performs no effect, so
+// a later attempt performs the effect.
 func TestEffectNotTold(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -335,8 +336,8 @@ func TestEffectNotTold(t *testing.T) {
 	})
 }
 
-// TestEffectHuge: a result above the bound is not kept, and the effect is done all the same; a
-// body above the bound ends nothing.
+// TestEffectHuge: a result above the limit is dropped, but the effect is done. A body above the
+// limit does not end an attempt.
 func TestEffectHuge(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -363,7 +364,7 @@ func TestEffectHuge(t *testing.T) {
 	})
 }
 
-// TestEffectRefused: hostile keys, fields and records begin and end nothing.
+// TestEffectRefused: hostile keys, fields and records neither begin nor end an effect.
 func TestEffectRefused(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -412,8 +413,8 @@ func TestEffectRefused(t *testing.T) {
 	})
 }
 
-// TestEffectsNeverEnded: effects that are begun and not ended take a bounded number of places,
-// for a bounded time, and are then in doubt. With too many of those none begins.
+// TestEffectsNeverEnded: effects that never end occupy a limited number of places for a limited
+// time, and are then in doubt. If too many effects are in doubt, no new effect begins.
 func TestEffectsNeverEnded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -454,8 +455,8 @@ func TestEffectsNeverEnded(t *testing.T) {
 	})
 }
 
-// TestEffectsOfAllLeases: the attempts of all leases together are bounded, and one that ends
-// makes room.
+// TestEffectsOfAllLeases: the number of attempts of all leases together is limited, and an attempt
+// that ends makes room.
 func TestEffectsOfAllLeases(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -473,7 +474,7 @@ func TestEffectsOfAllLeases(t *testing.T) {
 	})
 }
 
-// TestEffectRules: an operator's decision is obeyed, whatever a client says it found out.
+// TestEffectRules: an operator's decision takes precedence over a client's report.
 func TestEffectRules(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

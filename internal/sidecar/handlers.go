@@ -18,7 +18,8 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// A payload is bytes in JSON: text if they are UTF-8, otherwise base64.
+// A payload represents bytes in JSON. Valid UTF-8 is represented as text, and other bytes as
+// base64.
 type payload struct {
 	Text   *string `json:"text,omitempty"`
 	Base64 *[]byte `json:"base64,omitempty"`
@@ -47,7 +48,6 @@ type appendBody struct {
 	payload
 }
 
-// An operation is an operation of a commit.
 type operation struct {
 	Op string `json:"op"`
 	payload
@@ -57,7 +57,7 @@ type operation struct {
 	Through   *core.Seq     `json:"through,omitempty"`
 }
 
-// op checks that an operation has exactly the fields that it needs.
+// An operation must have exactly the fields that it needs.
 func (o *operation) op() (core.Op, error) {
 	version := driver.AnyVersion
 	switch {
@@ -93,7 +93,7 @@ func (o *operation) op() (core.Op, error) {
 
 type commitReply struct {
 	Number int64 `json:"number"`
-	// First and Last are the entries appended.
+	// First and Last are the numbers of the first and last entries that the commit appended.
 	First    core.Seq       `json:"first,omitempty"`
 	Last     core.Seq       `json:"last,omitempty"`
 	Versions []core.Version `json:"versions,omitempty"`
@@ -125,8 +125,7 @@ func decodeAppend(d *json.Decoder) (core.Token, []core.Op, error) {
 	return body.Token, []core.Op{core.Append(v)}, nil
 }
 
-// decodeCommit reads the body of commit one operation at a time, and no more operations than the
-// store takes.
+// decodeCommit reads one operation at a time, and no more operations than the store accepts.
 func (s *Server) decodeCommit(d *json.Decoder) (token core.Token, ops []core.Op, err error) {
 	size := 0
 	next := func() error {
@@ -160,7 +159,7 @@ func (s *Server) decodeCommit(d *json.Decoder) (token core.Token, ops []core.Op,
 	return token, ops, err
 }
 
-// write commits the operations of a body under the token that the client believes it has.
+// Each write is committed under the token that the client believes it has.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, []core.Op, error),
 	reply func(core.Committed) any) {
 	var ops []core.Op
@@ -183,8 +182,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json
 	answer(w, http.StatusOK, reply(committed))
 }
 
-// under reads a body. It returns the lease that is held with the body's token, and its effects. If
-// it succeeds, the caller calls done when it no longer needs the body's values.
+// The client must hold the lease with the token in the body. If there is no error, the caller must
+// call done when it no longer needs the body's values.
 func (s *Server) under(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error)) (
 	lease *core.Lease, x *effects, done func(), err error) {
 	if _, err := s.tenancyOf(r); err != nil { // before anything is read
@@ -203,7 +202,7 @@ func (s *Server) under(w http.ResponseWriter, r *http.Request, decode func(*json
 		return nil, nil, nil, refuse(http.StatusBadRequest, codeInvalid, "token %d is not positive: send the token of the state %q",
 			token, stateHeld)
 	}
-	c, err := s.tenancyOf(r) // again, because the body may have taken its time
+	c, err := s.tenancyOf(r) // checked again, because the body may have arrived slowly
 	if err == nil {
 		lease, x, err = c.held(token)
 	}
@@ -249,7 +248,6 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// An entry is an entry of a log.
 type entry struct {
 	Seq   core.Seq   `json:"seq"`
 	Token core.Token `json:"token"`
@@ -261,15 +259,13 @@ type logReply struct {
 	Head    headState `json:"head"`
 }
 
-// Limits of one answer with entries of a log.
 const (
 	defaultEntries = 100
 	maxEntries     = 1000
-	pageEntries    = 32      // of one read; fewer if entries are long
-	pageBytes      = 1 << 20 // after which no more are read
+	pageEntries    = 32      // number of entries in one read; fewer if entries are long
+	pageBytes      = 1 << 20 // number of bytes after which no more entries are read
 )
 
-// number returns a parameter of the query, which must be between least and most.
 func number(r *http.Request, name string, otherwise, least, most int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -292,7 +288,7 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
 	defer cancel()
-	leave, err := s.answers.take(ctx, 2*pageBytes) // the first entries may be two of the longest
+	leave, err := s.answers.take(ctx, 2*pageBytes) // the first two entries may have the maximum length
 	if err != nil {
 		fail(w, err)
 		return
@@ -306,7 +302,8 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, page)
 }
 
-// page reads at most limit entries after one; -1 stands for the oldest. It stops after most bytes.
+// A page begins after the entry with the given number, or with the oldest entry if the number is
+// -1. Both the number of entries and their size are limited.
 func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, most int) (out *logReply, size int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.callTime)
 	defer cancel()
@@ -327,11 +324,11 @@ func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, 
 		longest := 1
 		for _, e := range p.Entries {
 			out.Entries = append(out.Entries, entry{e.Seq, e.Token, newPayload(e.Payload)})
-			size += len(e.Payload) + 5*controls(e.Payload) // of JSON
+			size += len(e.Payload) + 5*controls(e.Payload) // number of bytes in JSON
 			longest = max(longest, len(e.Payload))
 			after = e.Seq
 		}
-		// The next entries may be as long as these.
+		// The next entries may be as long as the longest so far.
 		count = min(max(most/longest, 1), 4*count, pageEntries)
 		if len(p.Entries) == 0 || after >= p.Head.Seq || len(out.Entries) >= limit || size >= most {
 			return out, size, nil
@@ -339,7 +336,7 @@ func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, 
 	}
 }
 
-// controls returns the number of bytes that JSON writes as six.
+// The count includes the bytes, such as control characters, that take six bytes each in JSON.
 func controls(b []byte) (n int) {
 	for _, c := range b {
 		if c < ' ' || c == '<' || c == '>' || c == '&' {
@@ -349,7 +346,6 @@ func controls(b []byte) (n int) {
 	return n
 }
 
-// A stream writes server-sent events.
 type stream struct {
 	w http.ResponseWriter
 	c *http.ResponseController
@@ -361,7 +357,7 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{w, http.NewResponseController(w)}
 }
 
-// event writes an event, which the client must take within limit.
+// The client must receive an event within the time limit.
 func (o *stream) event(name string, v any, limit time.Duration) error {
 	if err := o.c.SetWriteDeadline(time.Now().Add(min(limit, writeTime))); err != nil {
 		return err
@@ -369,7 +365,7 @@ func (o *stream) event(name string, v any, limit time.Duration) error {
 	if _, err := fmt.Fprintf(o.w, "event: %s\ndata: ", name); err != nil {
 		return err
 	}
-	if err := json.NewEncoder(o.w).Encode(v); err != nil { // without a copy, and with a final new line
+	if err := json.NewEncoder(o.w).Encode(v); err != nil { // makes no copy, and adds a final new line
 		return err
 	}
 	return o.send("\n", limit)
@@ -385,14 +381,12 @@ func (o *stream) send(text string, limit time.Duration) error {
 	return o.c.Flush()
 }
 
-// Limits of a stream of a log.
 const (
-	quietTime = 15 * time.Second // after which a comment shows that the stream is alive
+	quietTime = 15 * time.Second // after this time, a comment shows that the stream is alive
 	retryTime = 500 * time.Millisecond
-	takeTime  = 5 * time.Second // for the client to take entries while others wait for room
+	takeTime  = 5 * time.Second // how long a client may take to receive entries while others wait for room
 )
 
-// tail streams the entries of a log as they are appended.
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	shard, err := shardOf(r)
 	after, err1 := number(r, "after", -1, 0, driver.MaxCount)
@@ -425,14 +419,13 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A tailer is one stream of a log.
 type tailer struct {
 	s      *Server
 	shard  string
 	after  core.Seq
 	out    *stream
 	cursor driver.Cursor
-	hints  int // entries that wait takes from the channel
+	hints  int // number of hints that wait has taken from the channel
 }
 
 func (t *tailer) run(ctx context.Context) error {
@@ -467,8 +460,8 @@ func (t *tailer) run(ctx context.Context) error {
 	return nil
 }
 
-// page reads the next entries. Unless they are a few bytes, they take room that streams share,
-// until leave is called. The client has until late to take them.
+// Unless the next entries have only a few bytes, they take up room until leave is called. All
+// streams share the room. The client must receive the entries before the returned time.
 func (t *tailer) page(ctx context.Context) (page *logReply, late time.Time, leave func(), err error) {
 	waits, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
@@ -483,13 +476,12 @@ func (t *tailer) page(ctx context.Context) (page *logReply, late time.Time, leav
 	return page, time.Now().Add(maxEntries * writeTime), func() {}, err
 }
 
-// lasting reports whether a failed read will fail again.
+// lasting reports whether a failed read would fail again if retried.
 func lasting(err error) bool {
 	return errors.Is(err, core.ErrTrimmed) || core.NotApplied(err) && !errors.Is(err, core.ErrRetry)
 }
 
-// wait returns when the log may have new entries. It also returns after some time, because a
-// hint may be lost.
+// Because a hint that the log has new entries may be lost, wait also returns after some time.
 func (t *tailer) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
@@ -516,7 +508,7 @@ func (t *tailer) wait(ctx context.Context) error {
 	}
 }
 
-// pause waits before the next call to a failed store, and shows that the stream is alive.
+// After a failed store call, the stream waits before a retry and shows the client that it is alive.
 func (t *tailer) pause(ctx context.Context) error {
 	timer := time.NewTimer(retryTime)
 	defer timer.Stop()

@@ -16,10 +16,10 @@ import (
 
 const unixPrefix = "unix:"
 
-// Listen listens on an address, which is "unix:" and the path of a socket, or a loopback IP
-// address with a port. The socket is a file with mode 0600. It accepts only connections of this
-// process's user, and needs Linux. For any other address, Listen opens nothing and returns an
-// error that matches core.ErrInvalid. The caller closes the listener, which removes the socket.
+// Listen listens on a loopback IP address with a port, or on "unix:" followed by the path of a
+// socket. Sockets require Linux, have mode 0600, and accept only connections from the user of this
+// process. For any other address, Listen opens nothing and returns an error that matches
+// core.ErrInvalid. The caller must close the listener, which also removes the socket.
 func Listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {
@@ -45,18 +45,18 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w: %s", core.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Limits of a token: enough for a random one, and no more than a header takes.
+// A token must be long enough to be random, and short enough for a header.
 const minToken, maxToken = 32, 4096
 
-// ReadToken reads the token that clients send. The file must be a regular file of this
-// process's user that only this user may read or write. It must have 32 to 4096 printable
-// characters without blanks. A final new line is ignored.
+// ReadToken reads the token that clients send. The token file must be a regular file that belongs
+// to the user of this process, and that no other user may read or write. The file must contain 32
+// to 4096 printable ASCII characters without spaces. ReadToken ignores a final newline.
 func ReadToken(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
 		return "", fmt.Errorf("tenure: the token file: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // the file was only read
 	info, err := f.Stat()
 	if err != nil {
 		return "", fmt.Errorf("tenure: the token file: %w", err)
@@ -85,7 +85,7 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// sameToken compares in constant time.
+// The comparison takes constant time.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockedListener holds the lock of a socket while it listens.
+// A lockedListener holds the socket's lock while it listens.
 type lockedListener struct {
 	*net.UnixListener
 	lock *os.File
@@ -21,14 +21,14 @@ type lockedListener struct {
 
 func (l *lockedListener) Close() error { return errors.Join(l.UnixListener.Close(), unlock(l.lock)) }
 
-// unlock releases the lock immediately. Closing the file alone would not, because a process
-// that is being started has a copy of every descriptor until its program is loaded.
+// Closing the file would not release the lock immediately, because a new child process has copies
+// of all descriptors until it has loaded its program.
 func unlock(lock *os.File) error {
 	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
 }
 
-// listenUnix listens on a socket. Only the holder of the lock beside the socket may use it, so that
-// a new process can remove the socket of a killed one.
+// Only the process that holds the lock on the file next to the socket may use the socket. A new
+// process can therefore safely remove a killed process's socket.
 func listenUnix(path string) (net.Listener, error) {
 	if err := checkDir(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func listenUnix(path string) (net.Listener, error) {
 	return &lockedListener{ln, lock}, nil
 }
 
-// checkDir refuses a directory that another user may write, because that user could replace the
-// socket and make clients believe in false leases. If the directory is missing, it makes it.
+// checkDir rejects a directory to which another user may write, because that user could replace the
+// socket and make clients trust false leases. It creates a missing directory.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {
 			return nil, fmt.Errorf("tenure: the socket that a former process left: %w", err)
 		}
 	}
-	// The file gets the mode of the descriptor when it is made, so no other mode is ever visible.
+	// The socket file is created with the descriptor's mode, so no other mode is ever visible.
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })
@@ -91,7 +91,8 @@ func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {
 	return ln.(*net.UnixListener), nil
 }
 
-// checkPeer refuses a process of a user other than the socket's owner. The kernel names the user.
+// checkPeer rejects processes of users other than the socket's owner. The kernel reports a
+// process's user.
 func checkPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -111,7 +112,6 @@ func checkPeer(c *net.UnixConn) error {
 	return nil
 }
 
-// pending reports whether a connection has unread data.
 func pending(c net.Conn) bool {
 	s, ok := c.(syscall.Conn)
 	if !ok {

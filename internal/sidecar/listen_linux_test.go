@@ -90,8 +90,8 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketDirectory: where another user may write, who could put a socket in the place of this one,
-// nothing is written. A directory that is missing is made.
+// TestSocketDirectory: nothing is written into a directory to which another user may write, because
+// that user could replace the socket. A missing directory is created.
 func TestSocketDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -151,8 +151,8 @@ func TestSocketDirectory(t *testing.T) {
 	refused("another user's", dir)
 }
 
-// TestSocketBesideFork: a listener that is closed gives its lock back, though a child that
-// was forked meanwhile has a copy of its descriptor until it runs its program.
+// TestSocketBesideFork: a closed listener releases its lock, even if a forked child has not started
+// its program and still has a copy of the descriptor.
 func TestSocketBesideFork(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "run", "s")
@@ -177,7 +177,7 @@ func TestSocketBesideFork(t *testing.T) {
 	}
 }
 
-// TestPeer: another user is refused, also where the socket's mode lets it pass.
+// TestPeer: another user is refused, even if the socket's mode permits access.
 func TestPeer(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "tenure-peer-") // that of the test is its user's
@@ -259,7 +259,6 @@ print(s.recv(4096).decode())`
 	}
 }
 
-// journal is a log.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -19,4 +19,4 @@ func checkPeer(*net.UnixConn) error {
 	return errors.New("the user of the client is not known on this system")
 }
 
-func pending(net.Conn) bool { return false } // not used on this system
+func pending(net.Conn) bool { return false } // this function is not used on this system

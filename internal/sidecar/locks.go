@@ -11,7 +11,6 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// maxWait limits how long a request may wait for a lock.
 const maxWait = time.Hour
 
 type lockBody struct {
@@ -19,7 +18,6 @@ type lockBody struct {
 	Wait int64 `json:"wait_ms"`
 }
 
-// lock takes a lock, and then serves the only stream of its lease.
 func (s *Server) lock(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("lock")
 	shard := driver.LockPrefix + name
@@ -60,7 +58,7 @@ func (s *Server) lock(w http.ResponseWriter, r *http.Request) {
 	_ = out.event("lease", c.state(), writeTime)
 }
 
-// take waits for a lock. If wait is 0, it waits only for the store.
+// If the time limit is 0, take waits only for the store's answer.
 func (s *Server) take(ctx context.Context, name string, wait time.Duration) (*lock.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -79,7 +77,7 @@ func (s *Server) take(ctx context.Context, name string, wait time.Duration) (*lo
 	return k, err
 }
 
-// followLock holds a lock while its client is alive, and gives it back.
+// followLock holds a lock while its client is alive, and then releases it.
 func (s *Server) followLock(ctx context.Context, c *tenancy, k *lock.Lock, out *stream) {
 	held, cancel := context.WithCancelCause(k.Context())
 	defer cancel(nil)
@@ -102,7 +100,7 @@ func (s *Server) followLock(ctx context.Context, c *tenancy, k *lock.Lock, out *
 	})
 }
 
-// begin starts the client's TTL.
+// The client's TTL begins when the lock is granted.
 func (c *tenancy) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// locksUntil asks for a lock until a context ends, and returns when it has it, with its stream, or
-// with the status.
+// locksUntil requests a lock until a context ends. It returns the stream when it has the lock, and
+// otherwise the status.
 func (x *side) locksUntil(ctx context.Context, name, body string) (*lead, int, string) {
 	x.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,7 +58,7 @@ func (x *side) locks(name, body string) *lead {
 	return l
 }
 
-// held wants a lock to be held by somebody else.
+// held expects that another client holds a lock.
 func (x *side) held(name, body string) {
 	x.Helper()
 	x.call(http.StatusConflict, codeHeld, "POST", "/v1/locks/"+name, body, nil)
@@ -69,7 +69,8 @@ func (l *lead) unlock() {
 	l.call(200, "", "POST", l.path("release"), "", nil)
 }
 
-// waits begins requests for a lock, which wait, and returns where they send what they had.
+// waits begins n requests that wait for a lock, and returns the channel on which they report their
+// results.
 func (x *side) waits(n int, name, body string) chan *lead {
 	had := make(chan *lead, n)
 	for range n {
@@ -84,8 +85,9 @@ func (x *side) waits(n int, name, body string) chan *lead {
 
 const patient = `{"wait_ms":60000}`
 
-// TestLock: one client at a time has a lock, of this sidecar and of others, in the order in which
-// they came, with greater tokens; what it commits is fenced, and a free lock leaves nothing.
+// TestLock: of the clients of this and other sidecars, one at a time has a lock. Clients get the
+// lock in the order of their requests, with increasing tokens. Their commits are fenced, and a free
+// lock leaves no record.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -120,7 +122,7 @@ func TestLock(t *testing.T) {
 		if n := len(w.store.Keys("test/!state/shard/")); n > 0 {
 			w.Errorf("%d records are left of a free lock", n)
 		}
-		// What was committed under a lock stays, and the next one finds it.
+		// Data committed under a lock stays, and the next holder finds it.
 		four := b.locks("x", "")
 		four.append(200, "", four.last.Token, "under it")
 		four.append(409, codeFenced, token, "zombie")
@@ -136,7 +138,7 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestLockNames: hostile names and bodies are refused before anything is sent.
+// TestLockNames: hostile names and bodies are refused before anything is sent to the store.
 func TestLockNames(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -174,8 +176,8 @@ func TestLockNames(t *testing.T) {
 	})
 }
 
-// TestLockOfAnother: a client that does not know a lock's id neither unlocks it, nor writes or
-// lives on its account, and a second release does nothing to the next holder.
+// TestLockOfAnother: a client that does not know a lock's id can neither release the lock, nor
+// write under it, nor keep it alive. A second release does not affect the next holder.
 func TestLockOfAnother(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -201,8 +203,8 @@ func TestLockOfAnother(t *testing.T) {
 	})
 }
 
-// TestLockReleasedAtOnce: of many releases of one lock at once each is answered, and the next
-// holder keeps it.
+// TestLockReleasedAtOnce: many concurrent releases of one lock are all answered, and the next
+// holder keeps the lock.
 func TestLockReleasedAtOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -226,8 +228,9 @@ func TestLockReleasedAtOnce(t *testing.T) {
 	})
 }
 
-// TestLockClientGone: a client that goes away gives its lock back at once, and its place in the
-// queue; one that is silent loses it at its TTL, which begins when it has the lock.
+// TestLockClientGone: if a client goes away, its lock and its place in the queue are released
+// immediately. A silent client loses the lock at its TTL, which begins when the client gets the
+// lock.
 func TestLockClientGone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -272,8 +275,7 @@ func TestLockClientGone(t *testing.T) {
 	})
 }
 
-// TestLockNotTaken: a client that goes away in any moment of its wait keeps neither the lock nor
-// a place.
+// TestLockNotTaken: a client that goes away while it waits keeps neither the lock nor a place.
 func TestLockNotTaken(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -305,7 +307,7 @@ func TestLockNotTaken(t *testing.T) {
 	})
 }
 
-// TestLockLost: a lock that was lost is over, and not taken again; releasing it changes nothing.
+// TestLockLost: a lost lock is over, and is not taken again. Releasing a lost lock has no effect.
 func TestLockLost(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -344,8 +346,9 @@ func TestLockLost(t *testing.T) {
 	})
 }
 
-// TestLocksWait: thousands of requests wait for one lock, for which the store is asked nothing,
-// and get it in turn; more than there are places are refused, and so are those that wait too long.
+// TestLocksWait: thousands of requests wait for one lock without calls to the store, and get the
+// lock one after another. Requests beyond the number of places, and requests that wait too long,
+// are refused.
 func TestLocksWait(t *testing.T) {
 	t.Parallel()
 	const many = 2000
@@ -402,7 +405,7 @@ func TestLocksWait(t *testing.T) {
 	})
 }
 
-// TestLockNamesWait: thousands of requests wait for as many locks of another sidecar.
+// TestLockNamesWait: thousands of requests wait for as many locks that another sidecar holds.
 func TestLockNamesWait(t *testing.T) {
 	t.Parallel()
 	const many = 300
@@ -439,7 +442,8 @@ func TestLockNamesWait(t *testing.T) {
 	})
 }
 
-// TestLockStop: a sidecar that ends asks for its locks, and tells those that wait.
+// TestLockStop: a sidecar that stops asks its clients to release their locks, and informs the
+// waiting clients.
 func TestLockStop(t *testing.T) {
 	t.Parallel()
 	for _, willing := range []bool{true, false} {

@@ -9,7 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// mutants are the sidecar with one rule taken out, and the test that must fail then.
+// mutants are versions of the sidecar that each lack one rule, with the test that must then fail.
 var mutants = []mutate.Mutant{
 	{Name: "the token of a write is not compared", Killer: "TestTokens", Edits: []mutate.Edit{
 		{File: "tenancy.go", In: "tenancy.held", Old: "err == nil && l.Token() != token", New: "false"}}},

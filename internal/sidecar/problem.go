@@ -12,22 +12,22 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Codes of errors. Clients act on the code, and people read the message.
+// Clients act on an error's code, and people read its message.
 const (
-	codeInvalid   = "invalid"       // bad input
+	codeInvalid   = "invalid"       // the input is not valid
 	codeNoToken   = "unauthorized"  // the token is missing or wrong
-	codeNotFound  = "not_found"     // no such route, item or shard
+	codeNotFound  = "not_found"     // the route, item or shard does not exist
 	codeOver      = "lease_over"    // the lease has ended
-	codeContended = "contended"     // by another client of this sidecar
+	codeContended = "contended"     // another client of this sidecar contends for the shard
 	codeNotHeld   = "not_held"      // the lease is not held now
-	codeFenced    = "fenced"        // the token is not the current one
+	codeFenced    = "fenced"        // the token is not the current token
 	codeHeld      = "held"          // another owner holds the lock
 	codeNoEffects = "no_effects"    // a lock has no effects
 	codeConflict  = "conflict"      // a precondition does not hold
 	codeTrimmed   = "trimmed"       // the log begins later
-	codeTooLarge  = "too_large"     // beyond a limit
-	codeBusy      = "busy"          // too many requests, streams or attempts of effects
-	codeFull      = "full"          // too many effects in doubt
+	codeTooLarge  = "too_large"     // a limit is exceeded
+	codeBusy      = "busy"          // there are too many requests, streams or attempts of effects
+	codeFull      = "full"          // too many effects are in doubt
 	codeDamaged   = "damaged"       // a record of the store cannot be read
 	codeStore     = "unavailable"   // the store did not answer or refused the call
 	codeUnknown   = "unknown"       // the outcome of a write is unknown
@@ -35,30 +35,28 @@ const (
 	codeChanged   = "store_changed" // the store was replaced
 )
 
-// A problem is an error as clients see it.
 type problem struct {
 	status int
 
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Applied is "no" if nothing was or will be written, otherwise "unknown".
+	// Applied is "no" if nothing was or will be written, and "unknown" otherwise.
 	Applied string `json:"applied"`
 	// Op is the index of the operation whose precondition does not hold.
 	Op *int `json:"op,omitempty"`
-	// Oldest is the first entry that a trimmed log still has.
+	// Oldest is the first entry that a trimmed log still contains.
 	Oldest core.Seq `json:"oldest,omitempty"`
 }
 
 func (p *problem) Error() string { return p.Message }
 
-// maxMessage limits the message of an error, in bytes, because it may quote a client.
+// A message may quote text from a client, so its size in bytes is limited.
 const maxMessage = 1000
 
 func refuse(status int, code, format string, args ...any) *problem {
 	return &problem{status: status, Code: code, Message: cut(fmt.Sprintf(format, args...), maxMessage), Applied: "no"}
 }
 
-// cut shortens a text to most bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -66,7 +64,6 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// problemOf returns an error of core, of the store or of this package as clients see it.
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -111,7 +108,6 @@ func problemOf(err error) *problem {
 	return of(http.StatusServiceUnavailable, codeStore)
 }
 
-// fail answers with an error.
 func fail(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	if p.Code == codeBusy || p.Code == codeStore {
@@ -128,5 +124,5 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that is gone has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // if the client has disconnected, the error does not matter
 }

@@ -19,46 +19,47 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// Options configure a Server. For a Unix socket, nil is valid.
+// Options contains the settings of a Server. For a Unix socket, a nil *Options is valid.
 type Options struct {
-	// Elector holds the options of the member. Its TTL is the longest that a client may ask
-	// for. Default: the defaults of core.Options.
+	// Elector contains the member's options. Elector.TTL is the longest TTL that a client may
+	// request. If Elector is nil, the defaults of core.Options apply.
 	Elector *core.Options
-	// Token is the bearer token of clients. Only on a Unix socket may it be empty, because the
-	// socket's file and peers are checked.
+	// Token is the clients' bearer token. On a Unix socket, Token may be empty, because the sidecar
+	// checks the socket's file and peers.
 	Token string
-	// MaxLeases limits the clients that contend concurrently. Default 256, at most 10,000.
+	// MaxLeases limits the number of contending clients. The default is 256, and the maximum is
+	// 10,000.
 	MaxLeases int
-	// MaxTails limits the streams of logs. Each stream has one call to the store outstanding.
-	// Default 16, at most 1000.
+	// MaxTails limits the number of log streams. Each stream has one outstanding store call. The
+	// default is 16, and the maximum is 1000.
 	MaxTails int
-	// MaxRequests limits the other requests that are served concurrently, and with them the memory
-	// for their bodies. Default 64, at most 10,000.
+	// MaxRequests limits the number of other concurrent requests, and thus the memory for their
+	// bodies. The default is 64, and the maximum is 10,000.
 	MaxRequests int
 }
 
-// Limits of a connection.
+// These constants limit each connection.
 const (
-	headerTime = 5 * time.Second  // to send the header of a request
-	bodyTime   = 10 * time.Second // to send the whole request
-	writeTime  = 10 * time.Second // to take what is written
-	idleTime   = 2 * time.Minute  // between two requests
-	lastTime   = 5 * time.Second  // for answers under way at the end
-	spareConns = 64               // besides those of streams and requests
+	headerTime = 5 * time.Second  // time for a client to send the header of a request
+	bodyTime   = 10 * time.Second // time for a client to send the whole request
+	writeTime  = 10 * time.Second // time for a client to receive a written answer
+	idleTime   = 2 * time.Minute  // maximum time between two requests
+	lastTime   = 5 * time.Second  // time for answers in progress at the end
+	spareConns = 64               // connections in addition to those of streams and requests
 )
 
-// Server serves the leases of one Elector. All methods are safe for concurrent use.
+// Server serves the leases of one Elector. All of its methods are safe for concurrent use.
 type Server struct {
 	b        core.Backend
 	e        *core.Elector
-	locks    *lock.Locks // of e
+	locks    *lock.Locks // locks of e
 	log      *slog.Logger
-	effects  effect.Stats // of all leases
+	effects  effect.Stats // effects of all leases
 	token    string
-	ttl      time.Duration // of the member
-	callTime time.Duration // for a write
-	budget   time.Duration // for a client to release its lease when asked
-	giveTime time.Duration // to give a lease back
+	ttl      time.Duration // TTL of the member
+	callTime time.Duration // time for a write
+	budget   time.Duration // time for a client to release its lease when asked
+	giveTime time.Duration // time for the sidecar to release a lease
 	maxBody  int64
 	limits   core.Limits
 
@@ -68,10 +69,10 @@ type Server struct {
 	attempts  chan struct{} // one element for each attempt of an effect
 	bodies    *room
 	answers   *room
-	followed  *room // of entries for streams of logs
+	followed  *room // room for the entries of log streams
 
 	mu     sync.Mutex
-	leases map[string]*tenancy // by id
+	leases map[string]*tenancy // the leases by id
 	shards map[string]*tenancy
 	tails  int
 	ending bool
@@ -81,8 +82,8 @@ type Server struct {
 	end    context.CancelFunc
 }
 
-// New returns a Server on b. The caller closes b after Serve has returned. New checks the options
-// and does no I/O.
+// New checks the options and returns a Server, without I/O. The caller must close the backend after
+// Serve has returned.
 func New(b core.Backend, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
@@ -91,7 +92,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	if o.Elector != nil {
 		member = *o.Elector
 	}
-	// The defaults of core, which giveTime is computed from.
+	// These defaults are the same as those in core, and determine giveTime.
 	member.TTL = cmp.Or(member.TTL, 10*time.Second)
 	member.DrainBudget = cmp.Or(member.DrainBudget, 10*time.Second)
 	member.CallTimeout = cmp.Or(member.CallTimeout, max(member.TTL, 5*time.Second))
@@ -103,7 +104,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	s := &Server{
 		b: b, e: e, locks: lock.Open(e), log: member.Logger, token: o.Token, ttl: member.TTL, callTime: member.CallTimeout,
 		budget: member.DrainBudget * 4 / 5, giveTime: member.DrainBudget + 2*member.CallTimeout,
-		// Room for values in base64, and for the JSON around them.
+		// The limit leaves room for base64-encoded values and the surrounding JSON.
 		maxBody: min(int64(2*l.WriteBytes+128*l.WriteOps+1<<16), mostBody), limits: l,
 		bodies: newRoom(mostBody), answers: newRoom(mostBody / 2), followed: newRoom(pageBytes),
 		maxLeases: cmp.Or(o.MaxLeases, 256), maxTails: cmp.Or(o.MaxTails, 16),
@@ -127,19 +128,21 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve serves until ctx ends. It then asks the clients that hold leases to release them, for which
-// they have four fifths of the drain budget. Finally it gives everything back, as
-// [core.Elector.Run] does, and returns its error. It closes ln. It may be called once.
+// Serve serves clients until ctx ends. It then asks clients to release their leases within four
+// fifths of the drain budget. Finally, Serve releases everything in the same way as
+// [core.Elector.Run], and returns the error from Run. Serve also closes the listener. Call Serve
+// only once.
 //
-// A TCP listener needs a token. Without one, the error matches core.ErrInvalid.
+// A TCP listener requires Options.Token. If the token is missing, the error matches
+// core.ErrInvalid.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if _, tcp := ln.Addr().(*net.TCPAddr); tcp && s.token == "" {
 		return errors.Join(invalid("on %v every user of the machine could lead: name a token file", ln.Addr()), ln.Close())
 	}
 	web := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		// It holds until a handler has read the body. It also holds for requests that the server
-		// answers without a handler, and for parts of a body that it skips.
+		// ReadTimeout applies until a handler has read the body. It also applies if the server
+		// answers a request without a handler, or skips the rest of a body.
 		ReadTimeout: bodyTime,
 		ConnContext: withCaller, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true, // OPTIONS * also needs authority
@@ -180,12 +183,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 //go:embed openapi.json
 var openAPI []byte
 
-// route is a pattern of [http.ServeMux] and what serves it.
 type route struct {
 	pattern string
 	serve   http.HandlerFunc
-	place   bool // it takes a place of requests; other routes have their own limit, or no I/O
-	reads   bool // it reads a body; other routes have none
+	place   bool // takes a place for requests; other routes have a separate limit, or do no I/O
+	reads   bool // reads a body; other routes accept no body
 }
 
 func (s *Server) routes() []route {
@@ -208,7 +210,7 @@ func (s *Server) routes() []route {
 	}
 }
 
-// Routes returns the routes of a Server, each with its method. openapi.json must describe them.
+// Routes returns a Server's routes, each with its method. All routes must appear in openapi.json.
 func Routes() []string {
 	var out []string
 	for _, r := range (&Server{}).routes() {
@@ -235,7 +237,8 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
 		if err := s.authorize(r); err != nil {
-			// The server reads nothing more of it, and it takes no other client's place.
+			// The server reads nothing more from this connection, which therefore takes no other
+			// client's place.
 			callerOf(r).refused.Store(true)
 			_ = c.SetReadDeadline(time.Now())
 			w.Header().Set("Connection", "close")
@@ -246,14 +249,14 @@ func (s *Server) handler() http.Handler {
 			_ = callerOf(r).Close() // no place is free
 			return
 		}
-		// Streams set a later deadline with each event.
+		// A stream extends the deadline with each event.
 		_ = c.SetWriteDeadline(time.Now().Add(bodyTime + s.giveTime + writeTime))
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// authorize refuses a request without authority. No other code sees the request before that. On
-// a Unix socket, the door has already checked the peer's user.
+// Unauthorized requests are rejected before any other code sees them. On a Unix socket, the door
+// has already checked the peer's user.
 func (s *Server) authorize(r *http.Request) error {
 	if s.token == "" {
 		return nil
@@ -266,7 +269,7 @@ func (s *Server) authorize(r *http.Request) error {
 	return nil
 }
 
-// bounded limits serve to the places for requests.
+// Each request needs a place, which limits the number of concurrent calls to the handler.
 func (s *Server) bounded(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -292,7 +295,7 @@ type ownerReply struct {
 	Token   core.Token     `json:"token,omitempty"`
 }
 
-// owner answers from the view of the member, without I/O.
+// The answer comes from the member's view, without I/O.
 func (s *Server) owner(w http.ResponseWriter, r *http.Request) {
 	shard, err := shardOf(r)
 	if err != nil {
@@ -307,7 +310,6 @@ func (s *Server) owner(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, ownerReply{shard, o.Node, o.Session, o.Token})
 }
 
-// shardOf returns the shard that a request names, which may be a lock.
 func shardOf(r *http.Request) (string, error) {
 	shard := r.PathValue("shard")
 	if err := core.CheckShard(shard); err != nil {

@@ -73,7 +73,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestSilent: a client that makes no request loses its lease at its TTL, to the moment.
+// TestSilent: a client that makes no request loses its lease exactly at its TTL.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	for _, ms := range []int64{500, ttl.Milliseconds()} {
@@ -113,7 +113,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestStreamEnds: a client whose connection closes loses its lease at once.
+// TestStreamEnds: a client whose connection closes loses its lease immediately.
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -133,7 +133,7 @@ func TestStreamEnds(t *testing.T) {
 	})
 }
 
-// TestTokens: a write is accepted under the current token only.
+// TestTokens: a write is accepted only under the current token.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -169,7 +169,8 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// TestStop: a sidecar that ends asks its clients to release, for a bounded time.
+// TestStop: a sidecar that stops asks its clients to release their leases, and waits for a limited
+// time.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	for _, willing := range []bool{true, false} {
@@ -210,7 +211,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// beatsOnce is a sign of life, until the stream says that it is over.
+// beatsOnce shows once that the client is alive, unless the stream shows that the lease is over.
 func (l *lead) beatsOnce() {
 	for {
 		select {
@@ -286,8 +287,8 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// TestUnreadTails: streams of large entries that nobody reads do not all keep some in memory. They
-// end, and other streams get what is theirs.
+// TestUnreadTails: if many streams of large entries have no reader, only some of them keep entries
+// in memory. These streams end, and other streams get their entries.
 func TestUnreadTails(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -439,11 +440,11 @@ func TestRefused(t *testing.T) {
 		if got := a.entries("jobs"); got != nil {
 			w.Errorf("the log has %q, want nothing", got)
 		}
-		one.append(200, "", held.Token, "yes") // refused requests, those without authority too, took nothing away
+		one.append(200, "", held.Token, "yes") // refused requests changed nothing
 	})
 }
 
-// TestBusy: requests above the bound are refused, connections above it closed.
+// TestBusy: requests above the limit are refused, and connections above the limit are closed.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -470,7 +471,7 @@ func TestBusy(t *testing.T) {
 		a.call(503, codeBusy, "GET", "/v1/openapi.json", "", nil)
 		a.call(200, "", "POST", one.path("beat"), "", nil)
 		begun := time.Now()
-		if got := <-answered; got != 400 { // a body that does not come has a bound, too
+		if got := <-answered; got != 400 { // a body that does not arrive has a time limit, too
 			w.Errorf("a body that does not come: got %d, want 400", got)
 		}
 		if took := time.Since(begun); took > bodyTime {
@@ -498,7 +499,7 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-// ask sends a request on a connection and returns the answer's status, 0 if there is none.
+// ask sends a request on a connection, and returns the status of the answer, or 0 if there is none.
 func ask(c net.Conn, request string) int {
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, request); err != nil {

@@ -13,34 +13,33 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// States of a lease, as clients see them.
+// Clients see a lease in one of these states.
 const (
 	stateWaiting  = "waiting"  // the shard has another owner, or no owner yet
-	stateHeld     = "held"     // the client leads
-	stateStopping = "stopping" // the client still leads and should release soon
+	stateHeld     = "held"     // the client holds the lease
+	stateStopping = "stopping" // the client still holds the lease and should release it soon
 	stateOver     = "over"     // the last state of a stream
 )
 
-// minTTL is the shortest TTL that a client may ask for.
 const minTTL = 100 * time.Millisecond
 
-// A tenancy is one client that contends for one shard, or holds one lock, from its request until
+// A tenancy represents a client that contends for a shard or holds a lock, from its request until
 // its stream ends. All methods are safe for concurrent use.
 type tenancy struct {
 	s     *Server
 	id    string
 	shard string
-	ttl   time.Duration // a client that is silent for this long counts as gone
-	lock  bool          // the shard is a lock: there is one lease, and no effects
+	ttl   time.Duration // how long a client may be silent before it counts as gone
+	lock  bool          // the shard is a lock, which has one lease and no effects
 
-	changed chan struct{} // gets an element when the state changes
-	done    chan struct{} // closed when it is over
-	back    chan struct{} // closed when the shard is given back
+	changed chan struct{} // receives an element when the state changes
+	done    chan struct{} // closed when the tenancy is over
+	back    chan struct{} // closed when the shard is released
 
 	mu       sync.Mutex
 	deadline time.Time // when the client counts as gone
 	lease    *core.Lease
-	effects  *effects // of lease; nil for a lock
+	effects  *effects // effects of lease; nil for a lock
 	stopping error    // why the client was asked to release
 	cause    string   // why the last lease, or the tenancy, ended
 	over     bool
@@ -54,13 +53,12 @@ func newTenancy(s *Server, shard string, ttl time.Duration) *tenancy {
 	}
 }
 
-// A leaseState is a lease as its client sees it.
 type leaseState struct {
 	Lease string `json:"lease"`
 	Shard string `json:"shard"`
 	State string `json:"state"`
 	TTL   int64  `json:"ttl_ms"`
-	// Remaining is how long the client may rely on the lease without another request.
+	// Remaining is the time for which the client may rely on the lease without another request.
 	Remaining int64       `json:"remaining_ms"`
 	Token     core.Token  `json:"token,omitempty"`
 	Fence     *core.Fence `json:"fence,omitempty"`
@@ -68,7 +66,6 @@ type leaseState struct {
 	Cause     string      `json:"cause,omitempty"`
 }
 
-// A headState describes the extent of a log.
 type headState struct {
 	Seq    core.Seq `json:"seq"`
 	Oldest core.Seq `json:"oldest"`
@@ -76,7 +73,6 @@ type headState struct {
 
 func newHeadState(h core.Head) headState { return headState{h.Seq, max(h.Oldest, 1)} }
 
-// state returns the current state.
 func (c *tenancy) state() leaseState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +80,7 @@ func (c *tenancy) state() leaseState {
 	switch {
 	case c.over:
 		s.State = stateOver
-	case c.lock && c.lease != nil && c.lease.Err() != nil: // the lock was lost just now
+	case c.lock && c.lease != nil && c.lease.Err() != nil: // the lock has just been lost
 		s.State, s.Cause = stateOver, c.lease.Err().Error()
 	case c.lease != nil && c.lease.Err() == nil:
 		fence, head := c.lease.Fence(), newHeadState(c.lease.Head())
@@ -97,7 +93,6 @@ func (c *tenancy) state() leaseState {
 	return s
 }
 
-// news lets the stream write the state.
 func (c *tenancy) news() {
 	select {
 	case c.changed <- struct{}{}:
@@ -105,8 +100,8 @@ func (c *tenancy) news() {
 	}
 }
 
-// alive notes a request of the client. It returns false if the client had been silent for its
-// TTL, or the tenancy is over.
+// A request shows that the client is alive. The result is false if the client was silent for its
+// TTL, or if the tenancy is over.
 func (c *tenancy) alive() bool {
 	now := time.Now()
 	c.mu.Lock()
@@ -123,7 +118,7 @@ func (c *tenancy) alive() bool {
 	return false
 }
 
-// silence returns how long the client may still be silent.
+// The result is the time for which the client may remain silent.
 func (c *tenancy) silence() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +129,8 @@ func (c *tenancy) endSilent() {
 	c.end(fmt.Sprintf("the client made no request for %v: call beat more often", c.ttl))
 }
 
-// end takes the lease from the client, so that no later request can use it. The stream, which
-// owns the tenancy, then gives the shard back.
+// After end returns, no request can use the lease. The stream, which owns the tenancy, then
+// releases the shard.
 func (c *tenancy) end(cause string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +141,6 @@ func (c *tenancy) end(cause string) {
 	}
 }
 
-// held returns the lease with a token, for a write, and its effects.
 func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	l, x, err := c.current()
 	if err == nil && l.Token() != token {
@@ -156,7 +150,6 @@ func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	return l, x, err
 }
 
-// current returns the lease that is held now, and its effects.
 func (c *tenancy) current() (*core.Lease, *effects, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +170,7 @@ func overProblem(cause string) *problem {
 	return refuse(http.StatusGone, codeOver, "the lease is over: %s: contend again", cause)
 }
 
-// lead is the handler of the shard. It holds each lease for the client.
+// The shard's handler holds each lease on behalf of the client.
 func (c *tenancy) lead(ctx context.Context, l *core.Lease) error {
 	x := newEffects(c.s, l)
 	c.grant(l, x)
@@ -186,7 +179,6 @@ func (c *tenancy) lead(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// grant gives a lease to the client.
 func (c *tenancy) grant(l *core.Lease, x *effects) {
 	c.mu.Lock()
 	if !c.over {
@@ -196,7 +188,6 @@ func (c *tenancy) grant(l *core.Lease, x *effects) {
 	c.news()
 }
 
-// hold returns when the client no longer has the lease.
 func (c *tenancy) hold(ctx context.Context, l *core.Lease) {
 	var lost error
 	select {
@@ -218,7 +209,7 @@ func (c *tenancy) hold(ctx context.Context, l *core.Lease) {
 	c.news()
 }
 
-// drain asks the client to release the lease, and waits until it does or the time is up.
+// The client is asked to release the lease. The wait ends when it has done so or the time is up.
 func (c *tenancy) drain(l *core.Lease, why error) error {
 	c.mu.Lock()
 	c.stopping = why
@@ -239,7 +230,6 @@ type contendBody struct {
 	TTL *int64 `json:"ttl_ms"`
 }
 
-// time returns how long the client may be silent.
 func (b *contendBody) time(s *Server) (time.Duration, error) {
 	if b.TTL == nil {
 		return s.ttl, nil
@@ -250,7 +240,7 @@ func (b *contendBody) time(s *Server) (time.Duration, error) {
 	return time.Duration(*b.TTL) * time.Millisecond, nil
 }
 
-// contend serves the stream of a lease, and owns its tenancy.
+// A lease's stream owns the tenancy.
 func (s *Server) contend(w http.ResponseWriter, r *http.Request) {
 	shard, err := shardOf(r)
 	if err == nil && driver.IsLock(core.ShardID(shard)) {
@@ -283,7 +273,6 @@ func (s *Server) contend(w http.ResponseWriter, r *http.Request) {
 	_ = out.event("lease", c.state(), writeTime)
 }
 
-// follow writes the states of a lease until its client is gone.
 func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 	repeat := time.NewTicker(c.ttl / 4)
 	defer repeat.Stop()
@@ -293,7 +282,7 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 			c.endSilent()
 			return
 		}
-		// A stopped client reads nothing, so the write must not outlast its TTL.
+		// A stopped client reads nothing, so a write must not outlast the client's TTL.
 		if err := out.event("lease", c.state(), left); err != nil {
 			c.end("the stream has ended: " + err.Error())
 			return
@@ -318,14 +307,14 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 	}
 }
 
-// admit registers a client. Unless the client wants a lock, the Elector contends for it.
+// Unless the client wants a lock, admit also makes the Elector contend for the shard.
 func (s *Server) admit(c *tenancy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.ending:
 		return stoppingProblem()
-	case s.shards[c.shard] != nil: // never a lock
+	case s.shards[c.shard] != nil: // the shard is never a lock
 		return refuse(http.StatusConflict, codeContended,
 			"another client of this sidecar contends for shard %q: end it, try again, or give each client its own sidecar", c.shard)
 	case len(s.leases) >= s.maxLeases:
@@ -345,7 +334,6 @@ func stoppingProblem() *problem {
 	return refuse(http.StatusServiceUnavailable, codeStopping, "the sidecar ends")
 }
 
-// giveBack ends the contention, and waits until the shard is given back or the time is up.
 func (s *Server) giveBack(c *tenancy, give func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.giveTime)
 	defer cancel()
@@ -356,7 +344,6 @@ func (s *Server) giveBack(c *tenancy, give func(context.Context) error) {
 	close(c.back)
 }
 
-// leave frees a client's place.
 func (s *Server) leave(c *tenancy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -364,7 +351,7 @@ func (s *Server) leave(c *tenancy) {
 	delete(s.shards, c.shard)
 }
 
-// tenancyOf returns the tenancy that a request names. The request shows that its client is alive.
+// Each request about a tenancy shows that its client is alive.
 func (s *Server) tenancyOf(r *http.Request) (*tenancy, error) {
 	s.mu.Lock()
 	c := s.leases[r.PathValue("lease")]
@@ -378,7 +365,6 @@ func (s *Server) tenancyOf(r *http.Request) (*tenancy, error) {
 	return c, nil
 }
 
-// beat shows that the client is alive, and answers with the state.
 func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	c, err := s.tenancyOf(r)
 	if err != nil {
@@ -388,7 +374,6 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, c.state())
 }
 
-// release ends the lease, and answers when the shard is given back.
 func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 	c, err := s.tenancyOf(r)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestReadTokenOfOthers: a FIFO is refused at once, though nobody writes to it, and so is a
-// file whose owner is another user, who knows the token.
+// TestReadTokenOfOthers: a FIFO is refused immediately, although nothing writes to it. A file of
+// another user is also refused, because that user knows the token.
 func TestReadTokenOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,7 +25,7 @@ const (
 	secret = "0123456789abcdef0123456789abcdef"
 )
 
-// pipes is a listener whose connections stay within a bubble.
+// pipes is a listener with connections that stay within a bubble.
 type pipes struct {
 	conns chan net.Conn
 	done  context.Context
@@ -62,7 +62,6 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// world is a store with sidecars.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -114,7 +113,8 @@ func (w *world) start(node string, o Options) *side {
 	return x
 }
 
-// request sends one, with a body if it is not empty. The caller closes the answer's.
+// request sends a request. If body is empty, the request has no body. The caller closes the body of
+// the answer.
 func (x *side) request(ctx context.Context, method, path, body string) *http.Response {
 	x.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, "http://sidecar"+path, strings.NewReader(body))
@@ -131,8 +131,8 @@ func (x *side) request(ctx context.Context, method, path, body string) *http.Res
 	return resp
 }
 
-// call sends a request and reads its answer into out, if that is not nil. It wants a
-// status, and of an error the code.
+// call sends a request, and reads its answer into out unless out is nil. It expects a status and,
+// for an error, the code.
 func (x *side) call(status int, code, method, path, body string, out any) {
 	x.Helper()
 	resp := x.request(x.Context(), method, path, body)
@@ -170,7 +170,7 @@ func (x *side) contend(shard, body string) *lead {
 	return x.reads(resp, cancel)
 }
 
-// reads reads a stream until it is cancelled.
+// reads reads a stream until the stream is canceled.
 func (x *side) reads(resp *http.Response, cancel context.CancelFunc) *lead {
 	l := &lead{side: x, cancel: cancel, states: make(chan leaseState, 1000)}
 	go func() {
@@ -194,7 +194,7 @@ func (x *side) reads(resp *http.Response, cancel context.CancelFunc) *lead {
 	return l
 }
 
-// until reads states until one is as wanted.
+// until reads states until it finds the expected one.
 func (l *lead) until(state string) leaseState {
 	l.Helper()
 	limit := time.After(time.Minute)
@@ -213,7 +213,6 @@ func (l *lead) until(state string) leaseState {
 	}
 }
 
-// path is one of the lease's.
 func (l *lead) path(what string) string { return "/v1/leases/" + l.last.Lease + "/" + what }
 
 func (l *lead) append(status int, code string, token core.Token, text string) {
@@ -225,7 +224,6 @@ func (l *lead) append(status int, code string, token core.Token, text string) {
 	l.call(status, code, "POST", l.path("append"), string(body), nil)
 }
 
-// entries are those of a log.
 func (x *side) entries(shard string) []string {
 	x.Helper()
 	var page logReply

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Migrations are the versions of a schema. The n-th file of Files, in the order of their names,
-// makes version n. The table "<prefix>schema" holds the version.
+// Migrations are the versions of a schema. The n-th file of Files, sorted by name, migrates the
+// schema to version n. The table "<prefix>schema" contains the version.
 type Migrations struct {
 	Files  fs.FS
 	Prefix string
@@ -22,8 +22,9 @@ type Execer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
 }
 
-// Migrate brings a schema from version from to the newest. A from of 0 means no schema. It must
-// run in a transaction if the database has transactions for schemas.
+// Migrate updates a schema from the given version to the newest one. Version 0 means that the
+// database has no schema yet. If the database supports transactions for schema changes, Migrate
+// must run in one.
 func (m Migrations) Migrate(ctx context.Context, on Execer, from int) error {
 	names, err := fs.Glob(m.Files, "*.sql")
 	if err != nil {
@@ -48,13 +49,13 @@ func (m Migrations) Migrate(ctx context.Context, on Execer, from int) error {
 	return nil
 }
 
-// Version reads the schema's version from a database that has the table.
+// Version reads the schema's version from its table, which must exist.
 func (m Migrations) Version(ctx context.Context, on Execer) (version int, err error) {
 	err = on.QueryRowContext(ctx, fmt.Sprintf("SELECT version FROM %sschema", m.Prefix)).Scan(&version)
 	return version, err
 }
 
-// Check returns an error if the schema is newer than this program knows, or older and migrate is
+// Check returns an error if the schema is newer than this program, or if it is older and migrate is
 // false.
 func (m Migrations) Check(version int, migrate bool) error {
 	names, err := fs.Glob(m.Files, "*.sql")

@@ -1,5 +1,5 @@
-// Package sqlschema is the common part of the SQL dialects' schemas. It handles the prefix of
-// their names, the widths of their columns, and their versions.
+// Package sqlschema contains the parts that the schemas of all SQL dialects share: the prefix of
+// table names, column widths, and versions.
 package sqlschema
 
 import (
@@ -15,8 +15,8 @@ var (
 	prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
 )
 
-// CheckPrefix validates the prefix of the tables' names. It may have lower-case letters, digits
-// and "_", at most 32 bytes.
+// CheckPrefix validates the prefix of the tables' names. A prefix consists of lower-case letters,
+// digits and "_", and has at most 32 bytes.
 func CheckPrefix(prefix string) error {
 	if !prefixes.MatchString(prefix) {
 		return fmt.Errorf("tenure: %w: table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, "+
@@ -25,16 +25,16 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// WithPrefix replaces the default prefix of table and index names, "tenure_", in
-// SQL text. The prefix must have passed CheckPrefix.
+// WithPrefix replaces the default prefix of table and index names, "tenure_", in SQL text.
+// CheckPrefix must have accepted the prefix.
 func WithPrefix(text, prefix string) string {
 	return table.ReplaceAllLiteralString(text, prefix)
 }
 
-// Width returns the largest number of bytes in a column of text or bytes, or 0 if there is no such
-// column. The widths follow from the limits of names, of a commit, and of their encodings. The
-// schemas check them. Statements read such a column as bounded(column), so a wider value, which an
-// administrator or an older schema let in, never leaves the database.
+// Width returns the maximum number of bytes in a column of text or bytes, or 0 if there is no such
+// column. The widths follow from the limits of names and commits, and from their encodings. The
+// schemas check the widths, but an administrator or an older schema may have allowed wider values.
+// Statements read these columns as bounded(column), so wider values never leave the database.
 func Width(column string) int {
 	switch column {
 	case "namespace":

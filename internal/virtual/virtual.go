@@ -1,6 +1,6 @@
-// Package virtual lets tests replace what core asks of its surroundings. With it, package
-// tenuretest suspends the machine of one process while the bubble's time passes for the others.
-// It also makes random values repeatable.
+// Package virtual lets tests replace core's clock and random source. Package tenuretest uses
+// package virtual to make random values repeatable. A test can also suspend the machine of one
+// process, while the time of the synctest bubble passes for the other processes.
 package virtual
 
 import (
@@ -10,24 +10,25 @@ import (
 	"time"
 )
 
-// Host is a backend with a virtual process.
+// Host is a backend that has a virtual process.
 type Host interface {
 	Process() *Process
 }
 
-// Process provides the clocks and the randomness of one process. It is safe for concurrent use.
+// Process provides the clocks and the randomness of one process. A Process is safe for concurrent
+// use.
 type Process struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
-	id     uint64        // the beginning of its sessions' ids
-	missed time.Duration // in past suspensions
-	since  time.Time     // the begin of the present suspension, or zero
+	id     uint64        // the first bytes of the process's session ids
+	missed time.Duration // time missed in past suspensions
+	since  time.Time     // the beginning of the current suspension, or zero
 }
 
 // NewProcess returns a process. Each process of a test must have a different seed.
 func NewProcess(seed uint64) *Process { return &Process{rnd: rand.New(rand.NewPCG(seed, 0))} }
 
-// SessionID returns a new session's id. The ids of one process begin with the same bytes.
+// SessionID returns the id of a new session. The ids of one process begin with the same bytes.
 func (p *Process) SessionID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,11 +46,12 @@ func (p *Process) Int64N(n int64) int64 {
 	return p.rnd.Int64N(n)
 }
 
-// crawl is how much slower a suspended clock runs. If the clock stood still, a timer that is
-// about to fire would be set again forever.
+// crawl is the factor by which a suspended clock is slower. If the clock stopped completely, core
+// would set a timer that is about to fire again and again.
 const crawl = 1000
 
-// Suspend stops the monotonic clock of the process, except for a thousandth of the time.
+// Suspend makes the monotonic clock of the process run a thousand times slower, so that it almost
+// stops.
 func (p *Process) Suspend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +60,7 @@ func (p *Process) Suspend() {
 	}
 }
 
-// Resume lets the clock continue from its value.
+// Resume lets the clock continue, at normal speed, from its current value.
 func (p *Process) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +68,7 @@ func (p *Process) Resume() {
 	p.since = time.Time{}
 }
 
-// missing returns the time missed in the present suspension.
+// missing returns the time that the clock has missed in the current suspension.
 func (p *Process) missing() time.Duration {
 	if p.since.IsZero() {
 		return 0
@@ -75,7 +77,7 @@ func (p *Process) missing() time.Duration {
 	return d - d/crawl
 }
 
-// Behind returns how far the monotonic clock is behind the bubble's.
+// Behind returns how far the process's monotonic clock is behind the bubble's clock.
 func (p *Process) Behind() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +85,7 @@ func (p *Process) Behind() time.Duration {
 }
 
 // Ahead returns how far the boot clock, which counts suspended time, is ahead of the monotonic
-// clock. The process notices when it runs again.
+// clock. The process notices a suspension only when it runs again.
 func (p *Process) Ahead() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
