@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// assign is the handler of the assigner's shard. It plans while it holds the lease, and continues
-// from the last complete plan of the previous assigner.
+// assign, the handler of the assigner's shard, makes plans until the lease ends. It continues from
+// the previous assigner's last complete plan.
 func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	j := &journal{read: bounded(lease.ReadLog), table: &assignments{}, newest: m.form}
 	for wait := retry; ; wait = longer(wait) {
@@ -27,9 +27,9 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		m.tried("read the plans", err)
 	}
 	if err := j.blind(m.o.Keyspace); err != nil {
-		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // before it returns, so that reconcile does not contend
+		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // stored before the signal, so that reconcile does not contend
 		signal(m.wake)
-		if !m.blind.Load() { // otherwise follow reports it
+		if !m.blind.Load() { // otherwise follow reports the error
 			m.trying(err)
 		}
 		return nil
@@ -53,13 +53,13 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			lease.Progress()
 		}
 		v := m.e.View()
-		if v.Rules == nil && time.Since(began) < callTimeout { // without them a drained node would get shards
+		if v.Rules == nil && time.Since(began) < callTimeout { // without the rules, a drained node would get shards
 			m.untilNext(ctx, lease, v, true)
 			continue
 		}
 		j.form = m.formFor(v)
 		again := p.obey(v, time.Now())
-		p.wall = began.Add(time.Since(began)) // not affected if the clock is set
+		p.wall = began.Add(time.Since(began)) // a change of the system clock has no effect
 		var settled []string
 		settled, p.untaken = m.settled(ctx, j.table, round)
 		lease.Progress()
@@ -85,7 +85,6 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	return nil
 }
 
-// formFor returns the highest form of plans that every member with a Manager reads.
 func (m *Manager) formFor(v *core.View) byte {
 	form := m.form
 	for i := range v.Members {
@@ -96,23 +95,24 @@ func (m *Manager) formFor(v *core.View) byte {
 	return form
 }
 
-// formOf returns the newest form of plans that a member reads, according to its mark, or 0 if it
-// has no mark.
+// A member's mark contains the newest form of plans that the member reads. Without a mark, formOf
+// returns 0.
 func formOf(m *core.Member) byte {
 	n, _ := strconv.ParseUint(m.Meta[mark.Key], 10, 8)
 	return byte(n)
 }
 
-// settled returns the givers of complete splits and merges. In these, every taker has noted its
-// range. If some takers refused a range, it returns them instead. Each round begins with another
-// change. If the reads take longer than an interval, later rounds read the rest.
+// settled returns the givers in complete splits and merges, and the takers that refused a range. A
+// split or merge is complete once every taker has noted its range. Each round begins with a
+// different change. If the reads take longer than an interval, later rounds read the remaining
+// notes.
 func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers []string, refused []untaken) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
 	for i := range t.changes {
 		c := &t.changes[(i+round)%len(t.changes)]
 		gifts := c.Gifts
-		if len(gifts) == 0 { // the giver notes that it has them again
+		if len(gifts) == 0 { // the giver notes that it has the ranges again
 			gifts = []gift{{Shard: c.From}}
 		}
 		done, back, err := m.taken(limited, c.Number, gifts)
@@ -127,8 +127,8 @@ func (m *Manager) settled(ctx context.Context, t *assignments, round int) (giver
 	return givers, refused
 }
 
-// untilNext waits until there is a reason to plan again. It waits at least half an interval, and
-// half an interval after a change, so that simultaneous changes make one plan.
+// untilNext waits, for at least half an interval, until there is a reason to plan again. After a
+// change, it waits another half interval, so that changes that occur together lead to one plan.
 func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View, again bool) {
 	half := max(m.o.Interval/2, time.Millisecond/2)
 	if !pause(ctx, half) {
@@ -136,7 +136,7 @@ func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View
 	}
 	lease.Progress()
 	for !again && ctx.Err() == nil {
-		// It waits in steps, so that a watchdog sees progress.
+		// Wait in short steps, so that a watchdog sees progress.
 		limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 		_, err := m.e.WaitView(limited, v)
 		cancel()
@@ -148,7 +148,7 @@ func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View
 	pause(ctx, half)
 }
 
-// pause waits for d. It returns false if ctx ended before.
+// If ctx ends first, pause returns false.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

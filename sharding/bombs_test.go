@@ -28,7 +28,8 @@ func TestBombs(t *testing.T) {
 			_, err := keyspace.ParseHash(string(data))
 			return err
 		}},
-		// A plan may be twice as long. Four times as much as this is the most that it may take.
+		// A plan may be twice as long as Bytes, and may take at most four times as much memory as
+		// the plan Good.
 		bombs.Decoder{Name: "plan", Bytes: 16 << 20, Good: (&planChange{Number: 1}).body(), More: planBombs(),
 			Decode: func(data []byte) error {
 				_, err := decode(1, data)
@@ -36,7 +37,7 @@ func TestBombs(t *testing.T) {
 			}})
 }
 
-// planBombs are plans that have too much of one kind, and no end.
+// planBombs returns truncated plans that announce too many items of one kind.
 func planBombs() [][]byte {
 	bomb := func(head []byte, most int, item func(i int) []byte) []byte {
 		var b []byte
@@ -69,7 +70,7 @@ func planBombs() [][]byte {
 	}
 }
 
-// manyShards is a report with as many shards as it can have, and no end.
+// manyShards returns a truncated report that announces as many shards as possible.
 func manyShards() []byte {
 	b := append(appendString([]byte{reportVersion}, "s"), 0, 0, 0, 0)
 	n := (maxReport - 16) / 11

@@ -14,10 +14,12 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/sharding/assign"
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
-// held returns the shards that plans put into quarantine, and how often. No base trimmed the log.
+// held returns how often plans put each shard into quarantine. It only works while no base has
+// trimmed the log.
 func held(t testing.TB, b core.Backend) map[string]int {
 	t.Helper()
 	out, table, parts := map[string]int{}, &assignments{}, assembly{}
@@ -48,8 +50,8 @@ func held(t testing.TB, b core.Backend) map[string]int {
 	}
 }
 
-// Members are cut off from the store, or paused, for longer than their TTL, and continue in the
-// same process. No shard is in quarantine during that or later, and each has an owner at the end.
+// Members are cut off from the store, or paused, for longer than their TTL, and then continue in
+// the same process. No shard is ever put into quarantine, and each shard has an owner at the end.
 func TestNoQuarantineWithoutADeath(t *testing.T) {
 	t.Parallel()
 	seeds := share.Of(t, "seeds", 20, 1)
@@ -111,7 +113,7 @@ func calm(t *testing.T, w *tenuretest.World, shards int) {
 	w.Stop()
 }
 
-// three is a namespace of three members, which are started again when they are killed.
+// three is a namespace of three members, which are restarted after they are killed.
 type three struct {
 	*poison
 	name string // of all shards
@@ -128,7 +130,6 @@ func newThree(w *world, shards int) *three {
 	return x
 }
 
-// kill ends a member's process, and starts another one a moment later.
 func (x *three) kill(m *member) {
 	m.crash()
 	x.members = slices.DeleteFunc(x.members, func(y *member) bool { return y == m })
@@ -145,7 +146,8 @@ func (x *three) held() map[string]int {
 	return held(x, b)
 }
 
-// Each of three members is killed twice, one after the other: no shard is in quarantine.
+// If three members are killed one after another, each of them twice, no shard is put into
+// quarantine.
 func TestNoQuarantineOfRollingKills(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{4, 16, 200} {
@@ -175,8 +177,9 @@ func TestNoQuarantineOfRollingKills(t *testing.T) {
 	}
 }
 
-// One of three members' shards kills its owners. It is in quarantine before the 33rd death, and no
-// other shard is, then or while its owners continue to die.
+// In a namespace of three members, one shard kills its owners. It is put into quarantine before the
+// 33rd death. No other shard is put into quarantine, even while owners of the deadly shard continue
+// to die.
 func TestQuarantineOfThree(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{4, 16, 200} {
@@ -187,7 +190,7 @@ func TestQuarantineOfThree(t *testing.T) {
 					x.setFatal(true)
 					for _, m := range slices.Clone(x.members) {
 						if m.node == w.owners()[x.shard] {
-							x.kill(m) // the first, though it had the shard for long
+							x.kill(m) // the first owner, although it has had the shard for a long time
 						}
 					}
 					died := 1
@@ -196,7 +199,7 @@ func TestQuarantineOfThree(t *testing.T) {
 						case m := <-x.doomed:
 							time.Sleep(ttl / 50)
 							if m.e.Lease(x.shard) == nil {
-								continue // it was moved on while another one was killed
+								continue // the shard moved while another member was killed
 							}
 							x.kill(m)
 							died++
@@ -214,7 +217,6 @@ func TestQuarantineOfThree(t *testing.T) {
 	}
 }
 
-// stage is a planner with members and records that a test moves on.
 type stage struct {
 	testing.TB
 	p       *planner
@@ -225,7 +227,6 @@ type stage struct {
 	start   time.Time
 }
 
-// session is the n-th one of a process.
 func session(process, n int) core.SessionID {
 	return core.SessionID(fmt.Sprintf("%016x%016x", process, n))
 }
@@ -233,7 +234,7 @@ func session(process, n int) core.SessionID {
 func newStage(t testing.TB, members, shards int) *stage {
 	q, _ := Quarantine{}.resolve()
 	s := &stage{TB: t, table: &assignments{}, records: map[string]core.SessionID{}, start: time.Unix(1_800_000_000, 0)}
-	s.p = &planner{Assigner: Balance{}, Specs: []string{fmt.Sprintf("s-00..%02d", shards-1)}, Penalty: time.Second, Quarantine: q}
+	s.p = &planner{Assigner: assign.Balance{}, Specs: []string{fmt.Sprintf("s-00..%02d", shards-1)}, Penalty: time.Second, Quarantine: q}
 	for i := range members {
 		s.join(i, 1)
 	}
@@ -300,8 +301,8 @@ func (s *stage) deaths(shard string) int {
 	return 0
 }
 
-// If a process is a member again, it did not die. Before the TTL is over that death has no effect,
-// and later it ends the quarantine that it caused.
+// A process that is a member again did not die. If it returns within the TTL, its supposed death
+// has no effect. If it returns later, the resulting quarantine ends.
 func TestDeathIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 20, 20)
@@ -313,12 +314,12 @@ func TestDeathIsTakenBack(t *testing.T) {
 	third := s.lose(shard)
 	s.pass(1)
 	i, _ := indexOf(s.table, shard)
-	if s.deaths(shard) != 3 || s.table.suspects[shard].held() || s.table.owner[i] != None {
+	if s.deaths(shard) != 3 || s.table.suspects[shard].held() || s.table.owner[i] != assign.None {
 		t.Errorf("just after the third death: %d deaths, %+v, owner %d", s.deaths(shard), s.table.suspects[shard], s.table.owner[i])
 	}
 	s.join(third, 2)
 	s.pass(2)
-	if s.deaths(shard) != 2 || s.table.owner[i] == None {
+	if s.deaths(shard) != 2 || s.table.owner[i] == assign.None {
 		t.Errorf("when the process is a member again: %d deaths, owner %d", s.deaths(shard), s.table.owner[i])
 	}
 	s.lose(shard)
@@ -328,13 +329,13 @@ func TestDeathIsTakenBack(t *testing.T) {
 	}
 	s.join(first, 2)
 	s.pass(2)
-	if x := s.table.suspects[shard]; x.held() || s.table.owner[i] == None || len(x.Deaths) != 1 {
+	if x := s.table.suspects[shard]; x.held() || s.table.owner[i] == assign.None || len(x.Deaths) != 1 {
 		t.Errorf("when one of the three is a member again: %+v, owner %d", x, s.table.owner[i])
 	}
 }
 
-// A session that got a shard from a plan and never had its lease, as after a join without a reply,
-// did not die of it.
+// If a session got a shard from a plan but never had the shard's lease, the shard did not cause the
+// session's death. This happens if the reply to a join is lost.
 func TestDeathWithoutALease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 2, 4)
@@ -356,8 +357,8 @@ func TestDeathWithoutALease(t *testing.T) {
 	}
 }
 
-// The assigner's successor counts the death of the assigner itself, although others have its shards
-// by then.
+// The assigner's successor counts the death of the assigner, although other members already have
+// the dead assigner's shards.
 func TestDeathOfTheAssigner(t *testing.T) {
 	bubble(t, func(w *world) {
 		for i := range 3 {
@@ -380,7 +381,8 @@ func TestDeathOfTheAssigner(t *testing.T) {
 	})
 }
 
-// If an assigner's clock was a day ahead, its quarantines and deaths last no longer than any.
+// If an assigner's clock was a day ahead, the quarantines and deaths that it recorded last no
+// longer than others.
 func TestClockAhead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 20, 20)
@@ -403,8 +405,8 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// Half of few shards are served in any case. Held and due shards count together, and above the
-// limit all are freed.
+// If there are few shards, at least half of them are always served. If shards in quarantine and
+// shards due for it together exceed the limit, all of them are freed.
 func TestBoundOfQuarantine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ held, due, want int }{{0, 2, 2}, {1, 1, 2}, {0, 3, 0}, {1, 2, 0}, {2, 1, 0}} {
@@ -414,7 +416,7 @@ func TestBoundOfQuarantine(t *testing.T) {
 		for i := range c.held + c.due {
 			var list []death
 			for k := range 3 {
-				list = append(list, death{at - 20, identity(&Member{ID: session(100+10*i+k, 1), Node: fmt.Sprint(i, k)})})
+				list = append(list, death{at - 20, identity(&assign.Member{ID: session(100+10*i+k, 1), Node: fmt.Sprint(i, k)})})
 			}
 			x := (&suspicion{}).with(list)
 			if i < c.held {
@@ -435,8 +437,8 @@ func TestBoundOfQuarantine(t *testing.T) {
 	}
 }
 
-// The beginning and the end of a quarantine are lines at Warn. The test sets slog.Default, so no
-// test runs beside it.
+// The beginning and the end of a quarantine are logged at Warn. The test sets slog.Default, so no
+// other test runs at the same time.
 func TestQuarantineIsLogged(t *testing.T) {
 	var log lines
 	before := slog.Default()

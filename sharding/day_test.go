@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/internal/proof/share"
-	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 var long = flag.Bool("long", false, "a virtual day with 100,000 shards, and one with 1,000 members; minutes")
 
-// TestDay: through crashes, leaves and joins no shard is forgotten, few more move than necessary,
-// and the calls do not depend on the number of shards.
+// TestDay: despite crashes, leaves and joins, no shard is forgotten, and only a few more shards
+// move than necessary. The number of calls does not depend on the number of shards.
 //
 //	go test ./sharding -run TestDay -v -timeout 60m -args -long
 func TestDay(t *testing.T) {
@@ -48,8 +48,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestLoadedDay: a day whose keys have load that drifts. Ranges are split and merged while members
-// crash between the steps, and keys kill the members that serve them.
+// TestLoadedDay simulates a day on which the load of the keys drifts. Ranges are split and merged
+// while members crash between the steps, and keys kill the members that serve them.
 //
 //	go test ./sharding -run TestLoadedDay -v -timeout 60m -args -long
 func TestLoadedDay(t *testing.T) {
@@ -68,26 +68,26 @@ func TestLoadedDay(t *testing.T) {
 	}
 }
 
-// TestDayFindsFaults: the judge finds assigners that break the promises.
+// TestDayFindsFaults: the simulation detects assigners that break the promises.
 func TestDayFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, want string
-		less       int // minutes with -short in which it is found, too
+		less       int // with -short: minutes within which the fault must be found
 		change     func(*Config)
 	}{
 		{"loads are ignored", "times its goal", 60, func(c *Config) {
-			c.Assigner = broken(func(x *sharding.Cluster) *sharding.Plan {
+			c.Assigner = broken(func(x *assign.Cluster) *assign.Plan {
 				for i := range x.Shards {
 					x.Shards[i].Load, x.Shards[i].Parts = 0, nil
 				}
-				return sharding.Balance{}.Plan(x)
+				return assign.Balance{}.Plan(x)
 			})
 		}},
-		{"too much moves in a minute", "moves within a minute", 20, func(c *Config) { c.Assigner = sharding.Balance{MovesPerMinute: 0.2} }},
+		{"too much moves in a minute", "moves within a minute", 20, func(c *Config) { c.Assigner = assign.Balance{MovesPerMinute: 0.2} }},
 		{"shards go to and fro", "shards moved, want", 12, func(c *Config) {
-			c.Assigner = broken(func(x *sharding.Cluster) *sharding.Plan {
-				p := sharding.Balance{}.Plan(x)
+			c.Assigner = broken(func(x *assign.Cluster) *assign.Plan {
+				p := assign.Balance{}.Plan(x)
 				for i := range 2 {
 					p.Owner[i] = int32((len(x.Shards[i].Parts) + int(x.Shards[i].Moved)) % len(x.Members))
 				}
@@ -114,17 +114,15 @@ func TestDayFindsFaults(t *testing.T) {
 	}
 }
 
-// broken is an assigner that breaks Balance's promises.
-type broken func(*sharding.Cluster) *sharding.Plan
+type broken func(*assign.Cluster) *assign.Plan
 
-// Plan implements sharding.Assigner.
-func (b broken) Plan(c *sharding.Cluster) *sharding.Plan {
+// Plan implements assign.Assigner.
+func (b broken) Plan(c *assign.Cluster) *assign.Plan {
 	x := *c
 	x.Shards = slices.Clone(c.Shards)
 	return b(&x)
 }
 
-// loadedDay is a day with everything.
 func loadedDay() Config {
 	c := Config{Members: 20, Shards: 40, Keys: 10_000, Time: 2 * time.Hour, Churn: 0.2, Blow: 0.5, Poison: 25 * time.Minute}
 	if *long {
@@ -133,7 +131,6 @@ func loadedDay() Config {
 	return c
 }
 
-// The same seed gives the same day.
 func TestSameSeedSameDay(t *testing.T) {
 	t.Parallel()
 	loaded := loadedDay()

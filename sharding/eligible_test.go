@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// TestIneligibleMemberIsEmptied: a plan moves the shards of a member that is not eligible to the
-// others, including the assigner's shard, and later moves shards back.
+// TestIneligibleMemberIsEmptied: if a member is not eligible, a plan moves all its shards,
+// including the assigner's shard, to other members. When the member is eligible again, shards move
+// back.
 func TestIneligibleMemberIsEmptied(t *testing.T) {
 	bubble(t, func(w *world) {
 		health := map[string]chan error{}
@@ -37,7 +40,7 @@ func TestIneligibleMemberIsEmptied(t *testing.T) {
 		for _, n := range []string{"b", "c"} {
 			set(n, errors.New("ill as well"))
 		}
-		// The one that says so first may pass what it has to the other.
+		// The member that is the first to be ineligible may hand its shards to the other member.
 		time.Sleep(2 * ttl)
 		kept := w.spread()
 		if kept["b"]+kept["c"] != 30 {
@@ -61,7 +64,7 @@ type replay struct {
 }
 
 func newReplay(members ...string) *replay {
-	p := &replay{&planner{Assigner: Balance{}, Specs: []string{"s-00..29"}, Penalty: time.Second}, &assignments{}, &core.View{}, nil}
+	p := &replay{&planner{Assigner: assign.Balance{}, Specs: []string{"s-00..29"}, Penalty: time.Second}, &assignments{}, &core.View{}, nil}
 	for _, n := range members {
 		p.view.Members = append(p.view.Members, core.Member{Session: core.SessionID(n), Node: n, MemberState: core.MemberState{Weight: 1}})
 	}
@@ -72,8 +75,8 @@ func (p *replay) judge(i int, why string) {
 	p.view.Members[i].Meta = map[string]string{mark.IneligibleKey: why}
 }
 
-// plan makes the next plan, carries it out, and returns the number of moved shards, and of shards
-// of each member.
+// plan makes the next plan, carries it out, and returns the number of moved shards and each
+// member's number of shards.
 func (p *replay) plan(t *testing.T, now time.Duration) (moved int, have map[string]int) {
 	t.Helper()
 	out, err := p.next(now, p.table, p.view, measured{}, nil)
@@ -95,8 +98,8 @@ func (p *replay) plan(t *testing.T, now time.Duration) (moved int, have map[stri
 	return len(out.Moves), have
 }
 
-// TestPlanWithoutTheIneligible: members that are not eligible get nothing and keep nothing. If no
-// member is eligible, all keep their shards.
+// TestPlanWithoutTheIneligible: members that are not eligible get and keep no shards. If no member
+// is eligible, all members keep their shards.
 func TestPlanWithoutTheIneligible(t *testing.T) {
 	t.Parallel()
 	p := newReplay("a", "b", "c")
@@ -107,7 +110,7 @@ func TestPlanWithoutTheIneligible(t *testing.T) {
 	}
 	p.judge(1, "ill")
 	p.judge(2, "ill")
-	if out := p.last; len(out.Moves) != 10 || out.Moves[0].Why != Barred {
+	if out := p.last; len(out.Moves) != 10 || out.Moves[0].Why != assign.Barred {
 		t.Errorf("with a not eligible: moves %+v, want ten that say so", out.Moves)
 	} else if got := out.Plan.Explain(out.Cluster, out.Moves[0]); !strings.HasSuffix(got, ": its owner is not eligible: ill") {
 		t.Errorf("explained as %q", got)
@@ -119,8 +122,8 @@ func TestPlanWithoutTheIneligible(t *testing.T) {
 	if _, have := p.plan(t, 3*time.Minute); have["c"] != 30 {
 		t.Errorf("with c eligible alone: %v", have)
 	}
-	p.view.Members[2].Draining = true // by order, and it is the only one that is eligible
-	if _, have := p.plan(t, 4*time.Minute); have["c"] != 0 || p.last.Moves[0].Why != Drained {
+	p.view.Members[2].Draining = true // on request, although it is the only eligible member
+	if _, have := p.plan(t, 4*time.Minute); have["c"] != 0 || p.last.Moves[0].Why != assign.Drained {
 		t.Errorf("with c eligible alone, and draining: %v, %+v", have, p.last.Moves)
 	}
 	p.view.Members[2].Draining = false
@@ -131,23 +134,8 @@ func TestPlanWithoutTheIneligible(t *testing.T) {
 	}
 }
 
-// TestExplainIsBounded: a reason comes from the store, and may be longer than members write.
-func TestExplainIsBounded(t *testing.T) {
-	t.Parallel()
-	c := &Cluster{
-		Members: []Member{{ID: "1", Node: "a", Weight: 1, Drain: true, Ineligible: strings.Repeat("é", maxWhy)},
-			{ID: "2", Node: "b", Weight: 1}},
-		Shards: []Shard{{Name: "eu"}},
-	}
-	p := Balance{}.Plan(c)
-	want := "eu from a (share 0) to b (share 1): its owner is not eligible: " + strings.Repeat("é", maxWhy/2) + "..."
-	if got := p.Explain(c, p.Moves[0]); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // TestEligibilityMovesFew: members whose eligibility changes at random lose their shards, and get
-// them back later and later.
+// shards back later each time.
 func TestEligibilityMovesFew(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -171,5 +159,29 @@ func TestEligibilityMovesFew(t *testing.T) {
 			}
 			t.Logf("%d moves", moved)
 		})
+	}
+}
+
+type assigning func(*assign.Cluster) *assign.Plan
+
+// Plan implements assign.Assigner.
+func (f assigning) Plan(c *assign.Cluster) *assign.Plan { return f(c) }
+
+// TestImpossiblePlan: a plan that the cluster does not allow ends the assigner with an error that
+// names the application's type, and changes nothing.
+func TestImpossiblePlan(t *testing.T) {
+	t.Parallel()
+	p := newReplay("a", "b")
+	p.plan(t, 0)
+	before := p.table.number
+	for _, owner := range [][]int32{nil, make([]int32, 29), slices.Repeat([]int32{2}, 30)} {
+		p.Assigner = assigning(func(*assign.Cluster) *assign.Plan { return &assign.Plan{Owner: owner} })
+		_, err := p.next(time.Minute, p.table, p.view, measured{}, nil)
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "correct the Assigner (sharding.assigning)") {
+			t.Errorf("%d owners: %v", len(owner), err)
+		}
+	}
+	if p.table.number != before {
+		t.Error("the table changed")
 	}
 }

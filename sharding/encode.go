@@ -9,23 +9,24 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// The form of a plan in the log: one byte of version, then numbers as varints. A member with a
-// Manager publishes a mark that names the newest form that it reads. It also reads older forms.
-// Plans are written in the highest form that all such members read. A plan that is longer than an
-// entry is divided among several entries, each with its place among them. The entries count only
-// together, so an unfinished plan is no plan.
+// A plan in the log consists of a version byte, followed by numbers as varints. A member with a
+// Manager publishes a mark with the newest form of plans that it can read. It can also read all
+// older forms. The assigner writes plans in the highest form that all such members can read. A plan
+// that does not fit into one entry is divided among several, each of which contains its place in
+// the plan. A plan takes effect only when all its entries have been read.
 const (
 	formVersion = 3
-	partBytes   = 48 << 10 // largest part of a plan in one entry
-	maxPlan     = 32 << 20 // largest size of all parts, in bytes
+	partBytes   = 48 << 10 // maximum size of the part of a plan in one entry
+	maxPlan     = 32 << 20 // maximum size of all parts together, in bytes
 	maxParts    = 1 << 16
 )
 
 var errForm = errors.New("sharding: not a plan")
 
-// encode returns the entries of a change. Each is at most a few bytes longer than size.
+// An encoded entry may exceed size by a few bytes.
 func (c *planChange) encode(size int) [][]byte {
 	body := c.body()
 	parts := max(1, (len(body)+size-1)/size)
@@ -64,7 +65,7 @@ func (c *planChange) body() []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(c.Moves)))
 	last := int32(-1)
-	for _, m := range c.Moves { // by shard
+	for _, m := range c.Moves { // moves are sorted by shard
 		b = binary.AppendUvarint(b, uint64(m.Shard-last))
 		last = m.Shard
 		b = binary.AppendUvarint(b, uint64(m.To+1))
@@ -96,7 +97,6 @@ func (c *planChange) body() []byte {
 	return b
 }
 
-// set appends the set of shards, and the keyspace with its ranges.
 func (c *planChange) set(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(c.Specs)))
 	for _, s := range c.Specs {
@@ -115,7 +115,6 @@ func (c *planChange) set(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(c.Ranges)))
 	last := 0
 	for _, r := range c.Ranges {
-		// The end of each range is the beginning of another.
 		b = binary.AppendVarint(b, int64(r.Shard-last))
 		last = r.Shard
 		if r.Range.Empty() {
@@ -184,7 +183,6 @@ func appendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-// strings reads versions.
 func (r *reader) strings() (out []string) {
 	for range r.length(maxVersions) {
 		out = append(out, r.text(maxVersion))
@@ -192,7 +190,7 @@ func (r *reader) strings() (out []string) {
 	return out
 }
 
-func appendRange(b []byte, r Range) []byte {
+func appendRange(b []byte, r assign.Range) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, r.From), r.To)
 }
 
@@ -208,7 +206,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// reader decodes a plan. After the first error, it returns only zero values.
+// After the first error, reader returns only zero values.
 type reader struct {
 	b   []byte
 	err error
@@ -226,7 +224,6 @@ func (r *reader) byte() byte {
 	return x
 }
 
-// num reads a number of at most limit.
 func (r *reader) num(limit uint64) uint64 {
 	x, n := binary.Uvarint(r.b)
 	if n <= 0 || x > limit {
@@ -237,7 +234,7 @@ func (r *reader) num(limit uint64) uint64 {
 	return x
 }
 
-// length reads the number of items that follow, each of at least one byte.
+// Each of the items that follow takes at least one byte.
 func (r *reader) length(limit uint64) int {
 	n := r.num(limit)
 	if n > uint64(len(r.b)) {
@@ -247,7 +244,6 @@ func (r *reader) length(limit uint64) int {
 	return int(n)
 }
 
-// shards reads a list of shards or slots.
 func (r *reader) shards(limit uint64) (out []int32) {
 	for range r.length(limit) {
 		out = append(out, int32(r.num(limit)))
@@ -265,9 +261,8 @@ func (r *reader) hash() uint64 {
 	return h
 }
 
-func (r *reader) interval() Range { return Range{r.hash(), r.hash()} }
+func (r *reader) interval() assign.Range { return assign.Range{From: r.hash(), To: r.hash()} }
 
-// signed reads a number between -maxNumbers and maxNumbers.
 func (r *reader) signed() int64 {
 	x, n := binary.Varint(r.b)
 	if n <= 0 || x > maxNumbers || x < -maxNumbers {
@@ -296,7 +291,7 @@ func decode(number int64, body []byte) (*planChange, error) {
 	c.Gone = r.shards(maxMembers)
 	for range r.length(maxMembers) {
 		seat := memberSlot{Slot: int32(r.num(maxMembers - 1))}
-		seat.Member = Member{ID: core.SessionID(r.text(64)), Node: r.text(128), Zone: r.text(2048)}
+		seat.Member = assign.Member{ID: core.SessionID(r.text(64)), Node: r.text(128), Zone: r.text(2048)}
 		seat.Member.Weight = int32(r.num(1<<31 - 1))
 		seat.Member.Drain = r.byte()&1 != 0
 		c.Seats = append(c.Seats, seat)
@@ -307,7 +302,7 @@ func decode(number int64, body []byte) (*planChange, error) {
 		if r.err != nil {
 			break
 		}
-		m := slotMove{Shard: int32(min(at, maxShards)), To: int32(r.num(maxMembers)) - 1, Why: Reason(r.byte())}
+		m := slotMove{Shard: int32(min(at, maxShards)), To: int32(r.num(maxMembers)) - 1, Why: assign.Reason(r.byte())}
 		if c.Base {
 			m.Plan = number - int64(r.num(uint64(number)))
 		}
@@ -332,33 +327,32 @@ func (c *planChange) readChanges(r *reader) {
 		c.Refused = append(c.Refused, refusal{int32(r.num(maxShards)), r.text(maxRefused)})
 	}
 	for range r.length(maxShards) {
-		s := Split{Shard: int32(r.num(maxShards))}
+		s := assign.Split{Shard: int32(r.num(maxShards))}
 		for range r.length(keyspace.MaxCuts) {
 			s.At = append(s.At, r.hash())
 		}
 		c.Splits = append(c.Splits, s)
 	}
 	for range r.length(maxShards) {
-		c.Merges = append(c.Merges, Merge{From: int32(r.num(maxShards)), To: int32(r.num(maxShards))})
+		c.Merges = append(c.Merges, assign.Merge{From: int32(r.num(maxShards)), To: int32(r.num(maxShards))})
 	}
 }
 
-// readSet reads the set of shards, and the keyspace. Only the beginnings of ranges were written;
-// each range ends at the next beginning.
+// The log contains only the beginning of each range, which ends where the next range begins.
 func (c *planChange) readSet(r *reader) {
 	for range r.length(maxSpecs) {
 		c.Specs = append(c.Specs, r.text(300))
 	}
 	n, held := r.length(maxShards), 0
 	if n > 0 {
-		c.Suspects = make(map[string]*suspicion, min(n, len(r.b)/5)) // each has 5 bytes at least
+		c.Suspects = make(map[string]*suspicion, min(n, len(r.b)/5)) // each takes at least 5 bytes
 	}
 	for range n {
 		name, s := r.text(300), r.suspicion()
 		if c.Suspects[name] = s; s.held() || len(s.Versions) > 0 {
 			held++
 		}
-		if held > few(maxShards) { // the assigner frees all before there are so many
+		if held > few(maxShards) { // the assigner frees all of them before this number is reached
 			r.fail()
 		}
 		if r.err != nil {
@@ -376,7 +370,7 @@ func (c *planChange) readSet(r *reader) {
 		last += r.signed()
 		n := numbered{int(last), empty}
 		if r.byte() != 0 {
-			n.Range = Range{From: r.hash()}
+			n.Range = assign.Range{From: r.hash()}
 			starts = append(starts, n.Range.From)
 		}
 		c.Ranges = append(c.Ranges, n)
@@ -393,7 +387,7 @@ func (c *planChange) readSet(r *reader) {
 		}
 	}
 	n = r.length(maxShards)
-	c.Changes = slices.Grow(c.Changes, min(n, len(r.b)/20)) // each has 20 bytes at least
+	c.Changes = slices.Grow(c.Changes, min(n, len(r.b)/20)) // each takes at least 20 bytes
 	for range n {
 		x := rangeChange{Number: c.Number - int64(r.num(uint64(c.Number))), From: r.text(300), Rest: r.interval()}
 		for range r.length(keyspace.MaxCuts) {
@@ -404,7 +398,7 @@ func (c *planChange) readSet(r *reader) {
 	}
 }
 
-// assembly assembles plans from the entries of the log. The zero value is ready for use.
+// assembly assembles plans from the log's entries. The zero value is ready for use.
 type assembly struct {
 	number int64
 	token  core.Token
@@ -416,9 +410,9 @@ type assembly struct {
 	newest byte // newest form that is read
 }
 
-// add records the next entry of the log, and returns the plan that it completes, if any. If another
-// plan begins, add drops the parts of an incomplete one. An error means that the entry was not
-// understood; it counts as a gap.
+// add records the log's next entry, and returns the plan that the entry completes, if any. If the
+// entry begins a new plan, add drops the parts of an incomplete plan. If add does not understand
+// the entry, it returns an error, and the entry counts as a gap.
 func (a *assembly) add(e core.Entry) (*planChange, error) {
 	r := &reader{b: e.Payload}
 	if v, newest := r.byte(), max(a.newest, formVersion); r.err == nil && (v < formVersion || v > newest) {

@@ -8,9 +8,10 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// randomTable is a table after some plans, and the changes that led to it.
+// randomTable returns a table after some plans, and the changes that led to this table.
 func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 	t := &assignments{}
 	var changes []*planChange
@@ -43,7 +44,7 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 				}
 			}
 		}
-		members := make([]Member, len(t.members))
+		members := make([]assign.Member, len(t.members))
 		if !c.Base {
 			copy(members, t.members)
 		} else {
@@ -56,8 +57,8 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 		}
 		for range 1 + rng.IntN(2) {
 			slot := int32(len(members))
-			members = append(members, Member{})
-			c.Seats = append(c.Seats, memberSlot{slot, Member{ID: core.SessionID(fmt.Sprintf("s%x", rng.Uint64())), Node: "n", Zone: "z", Weight: int32(rng.IntN(5)), Drain: rng.IntN(9) == 0}})
+			members = append(members, assign.Member{})
+			c.Seats = append(c.Seats, memberSlot{slot, assign.Member{ID: core.SessionID(fmt.Sprintf("s%x", rng.Uint64())), Node: "n", Zone: "z", Weight: int32(rng.IntN(5)), Drain: rng.IntN(9) == 0}})
 		}
 		n := len(t.names)
 		if c.Base {
@@ -66,7 +67,7 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 		}
 		for s := range n {
 			if rng.IntN(3) == 0 || c.Base && rng.IntN(10) > 0 {
-				m := slotMove{Shard: int32(s), To: c.Seats[rng.IntN(len(c.Seats))].Slot, Plan: c.Number, Why: Reason(1 + rng.IntN(6))}
+				m := slotMove{Shard: int32(s), To: c.Seats[rng.IntN(len(c.Seats))].Slot, Plan: c.Number, Why: assign.Reason(1 + rng.IntN(6))}
 				if c.Base {
 					m.Plan = rng.Int64N(c.Number + 1)
 				} else {
@@ -84,8 +85,8 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 	return t, changes
 }
 
-// An encoded change decodes to the same, in parts of any size, and a base is equal to all changes
-// before it (W3).
+// An encoded change decodes to the same change, in parts of any size, and a base is equal to all
+// changes before it (W3).
 func TestPlansSurviveTheLog(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -101,7 +102,7 @@ func TestPlansSurviveTheLog(t *testing.T) {
 			}
 		}
 		for i, c := range changes {
-			if rng.IntN(4) == 0 { // an assigner that dies in the middle of its plan
+			if rng.IntN(4) == 0 { // an assigner dies while it writes a plan
 				parts := c.encode(3)
 				for _, part := range parts[:len(parts)-1] {
 					seq++
@@ -132,7 +133,7 @@ func TestPlansSurviveTheLog(t *testing.T) {
 	}
 }
 
-// A log with a gap, or with an entry that is no plan, does not change the table until the next
+// After a gap in the log, or an entry that is not a plan, the table stays the same until the next
 // base.
 func TestGapsWaitForABase(t *testing.T) {
 	t.Parallel()
@@ -166,13 +167,13 @@ func TestGapsWaitForABase(t *testing.T) {
 	}
 }
 
-// A plan that does not follow the table's is not applied, because its moves were planned from
-// another table (W1).
+// A plan that does not follow the table's last plan is not applied, because its moves were planned
+// from a different table (W1).
 func TestPlanFollowsItsPredecessor(t *testing.T) {
 	t.Parallel()
 	begin := func() (*assignments, *planChange) {
-		base := &planChange{Number: 4, Base: true, Specs: []string{"a", "b"}, Seats: []memberSlot{{0, Member{ID: "m0"}}, {1, Member{ID: "m1"}}},
-			Moves: []slotMove{{Shard: 0, To: 0, Plan: 4, Why: Orphaned}, {Shard: 1, To: 0, Plan: 4, Why: Orphaned}}}
+		base := &planChange{Number: 4, Base: true, Specs: []string{"a", "b"}, Seats: []memberSlot{{0, assign.Member{ID: "m0"}}, {1, assign.Member{ID: "m1"}}},
+			Moves: []slotMove{{Shard: 0, To: 0, Plan: 4, Why: assign.Orphaned}, {Shard: 1, To: 0, Plan: 4, Why: assign.Orphaned}}}
 		table, err := (&assignments{}).apply(base)
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +182,7 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 	}
 	for _, number := range []int64{1, 3, 4, 5, 6, 7} {
 		table, base := begin()
-		c := &planChange{Number: number, Moves: []slotMove{{Shard: 1, To: 1, Why: Shared}}}
+		c := &planChange{Number: number, Moves: []slotMove{{Shard: 1, To: 1, Why: assign.Shared}}}
 		follows := number == 5
 		j := &journal{table: &assignments{}}
 		for i, change := range []*planChange{base, c} {
@@ -198,8 +199,8 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 	}
 }
 
-// Parts that do not belong together are no plan: a part whose beginning is missing, of another
-// assigner, or of another plan (W3).
+// Parts that do not belong together do not form a plan (W3). For example, the beginning of a plan
+// is missing, or a part comes from a different assigner or plan.
 func TestPartsBelongTogether(t *testing.T) {
 	t.Parallel()
 	table, _ := randomTable(rand.New(rand.NewPCG(5, 5)), 1)
@@ -233,8 +234,8 @@ func TestPartsBelongTogether(t *testing.T) {
 	}
 }
 
-// FuzzPlan: with any log, reading neither panics nor leaves a table that cannot be used, and a
-// decoded plan is encoded the same again.
+// FuzzPlan: reading an arbitrary log neither panics nor leaves an unusable table, and encoding a
+// decoded plan again results in the same bytes.
 //
 //	go test ./sharding -run '^$' -fuzz FuzzPlan
 func FuzzPlan(f *testing.F) {
@@ -243,8 +244,8 @@ func FuzzPlan(f *testing.F) {
 		f.Add(int64(c.Number), c.body())
 	}
 	f.Add(int64(2), (&planChange{Number: 2, Gone: []int32{9999}, Isolation: isolation{Time: 5, Within: 1, Hold: []int32{0}, Until: 9, Versions: []string{"v"}},
-		Settled: []int32{77}, Refused: []refusal{{78, "x"}}, Splits: []Split{{Shard: 3, At: []uint64{1}}},
-		Merges: []Merge{{From: 1, To: 99}}}).body())
+		Settled: []int32{77}, Refused: []refusal{{78, "x"}}, Splits: []assign.Split{{Shard: 3, At: []uint64{1}}},
+		Merges: []assign.Merge{{From: 1, To: 99}}}).body())
 	f.Fuzz(func(t *testing.T, number int64, body []byte) {
 		if number < 0 || number > maxNumber {
 			return
@@ -259,7 +260,7 @@ func FuzzPlan(f *testing.F) {
 			if next := *c; !c.Base {
 				next.Number = table.number + 1
 				if table, err := table.apply(&next); err == nil {
-					heirs(table.members, table.owner)
+					assign.Heirs(table.members, table.owner)
 					table.ranged()
 					_ = table.base(table.number + 1).body()
 				}
@@ -270,7 +271,7 @@ func FuzzPlan(f *testing.F) {
 					for i := range min(len(table.names), 100) {
 						table.at(i)
 					}
-					heirs(table.members, table.owner)
+					assign.Heirs(table.members, table.owner)
 				}
 			}
 		}
@@ -278,55 +279,10 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// A member's death leaves the others as even as after a plan.
-func TestHeirsKeepTheBalance(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(4, 4))
-	for range 300 {
-		c := even(2+rng.IntN(9), rng.IntN(200))
-		if rng.IntN(2) == 0 {
-			for i := range c.Members {
-				c.Members[i].Weight = int32(1 + rng.IntN(3))
-			}
-			c.Shards = carryOut(c, Balance{}.Plan(c), 2)
-		}
-		owner := make([]int32, len(c.Shards))
-		for s := range owner {
-			owner[s] = c.Shards[s].Owner
-		}
-		hs := heirs(c.Members, owner)
-		dead := int32(rng.IntN(len(c.Members)))
-		next := change2(c, dead)
-		for s := range owner {
-			if owner[s] != dead {
-				continue
-			}
-			h := hs[s]
-			if h == dead || h == None {
-				t.Fatalf("the heir of shard %d is %d", s, h)
-			}
-			if next.Shards[s].Owner = h; h > dead {
-				next.Shards[s].Owner--
-			}
-		}
-		equal := true
-		for _, m := range c.Members {
-			equal = equal && m.Weight == c.Members[0].Weight
-		}
-		p := Balance{}.Plan(next)
-		if equal && len(p.Moves) != 0 {
-			t.Fatalf("after the heirs a plan moves %d", len(p.Moves))
-		}
-		if len(p.Moves) > len(c.Members) {
-			t.Fatalf("after the heirs a weighted plan moves %d", len(p.Moves))
-		}
-	}
-}
-
-// A split takes some tens of bytes in the log, and so does the plan that completes it.
+// In the log, a split takes a few tens of bytes, and so does the plan that completes the split.
 func TestSplitIsShort(t *testing.T) {
 	t.Parallel()
-	split := &planChange{Number: 1 << 40, Splits: []Split{{Shard: 99_999, At: []uint64{1 << 60}}}}
+	split := &planChange{Number: 1 << 40, Splits: []assign.Split{{Shard: 99_999, At: []uint64{1 << 60}}}}
 	settled := &planChange{Number: 1 << 40, Settled: []int32{99_999}}
 	a, b := len(split.encode(partBytes)[0]), len(settled.encode(partBytes)[0])
 	t.Logf("%d bytes for a split, %d for its end", a, b)

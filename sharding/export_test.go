@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// The parts of this package's protocol of splits and merges that the simulation uses.
+// The simulation uses these parts of the protocol for splits and merges.
 type (
 	Note        = note
 	RangeChange = rangeChange
 	Gift        = gift
 )
 
-// Has returns the noted range.
-func (n *note) Has() Range { return n.has() }
+// Has exports has.
+func (n *note) Has() assign.Range { return n.has() }
 
 // GaveTo exports gave.
 func (n *note) GaveTo(c *RangeChange, g Gift) (bool, error) { return n.gave(c, g) }
@@ -29,12 +30,12 @@ func (c *rangeChange) Given() Note { return c.given() }
 func (c *rangeChange) Gift(shard string) *Gift { return c.gift(shard) }
 
 // Join exports join.
-func Join(a, b Range) Range { return join(a, b) }
+func Join(a, b assign.Range) assign.Range { return join(a, b) }
 
-// MetaKey is the key of a member's metadata for its load and capacity.
+// MetaKey exports metaKey.
 const MetaKey = metaKey
 
-// Step returns the step of a member for a shard, as the Manager decides it.
+// Step returns the step that the Manager of a member takes for a shard.
 func Step(contended, holds, leave, alone bool, successor core.SessionID) (contends, withdraws, hands bool) {
 	s := situation{contended: contended, leave: leave, alone: alone, successor: successor}
 	if holds {
@@ -44,8 +45,8 @@ func Step(contended, holds, leave, alone bool, successor core.SessionID) (conten
 	return x == contend, x == withdraw, x == handOver
 }
 
-// NewSimulated returns a planner of a keyspace without a log, for the simulation.
-func NewSimulated(a Assigner, keys Keyspace, interval time.Duration, q Quarantine) (*Simulated, error) {
+// NewSimulated returns a planner for a keyspace without a log.
+func NewSimulated(a assign.Assigner, keys Keyspace, interval time.Duration, q Quarantine) (*Simulated, error) {
 	q, err := q.resolve()
 	if err == nil {
 		err = keys.Validate()
@@ -58,7 +59,7 @@ func NewSimulated(a Assigner, keys Keyspace, interval time.Duration, q Quarantin
 	return s, s.Restart()
 }
 
-// Simulated plans like an assigner, and has the assignments of its plans.
+// Simulated plans like an assigner, and keeps the assignments of its plans.
 type Simulated struct {
 	new        func() *planner
 	planner    *planner
@@ -67,8 +68,8 @@ type Simulated struct {
 	cautious   bool
 	quarantine Quarantine
 	interval   time.Duration
-	undecided  map[string]bool // by the plan in force
-	next       map[string]bool // by the last one
+	undecided  map[string]bool // according to the plan in force
+	next       map[string]bool // according to the last plan
 	reader     loadReader
 	read       map[core.SessionID]time.Duration
 	parts      assembly
@@ -78,12 +79,12 @@ type Simulated struct {
 // Published is the result of a plan, by the names of shards.
 type Published struct {
 	Moved, Added, Gone []string
-	Suspects           []string // that came into quarantine, out of it, or close to it
-	Freed              []string // from quarantine
+	Suspects           []string // shards that entered or left quarantine, or came close to it
+	Freed              []string // shards that left quarantine
 }
 
-// Restart returns a new assigner, which knows only the assignments, by a base in the log. The error
-// says that the base differs from the table.
+// Restart creates a new assigner from a base in the log. The new assigner knows only the
+// assignments. If the base differs from the table, Restart returns an error.
 func (s *Simulated) Restart() error {
 	last := s.planner
 	if s.planner = s.new(); last != nil {
@@ -123,7 +124,7 @@ func values(of map[string]*suspicion) map[string]suspicion {
 	return out
 }
 
-// logged returns a change as it is read from the log.
+// logged returns a change after it was encoded for the log and decoded again.
 func (s *Simulated) logged(c *planChange) *planChange {
 	for _, part := range c.encode(partBytes) {
 		s.entry++
@@ -152,7 +153,7 @@ func (s *Simulated) Due(now time.Duration, v *core.View) (out []core.SessionID) 
 	return out
 }
 
-// Hear has the assigner read a member's report.
+// Hear makes the assigner read a report.
 func (s *Simulated) Hear(b []byte) error {
 	r, err := decodeReport(b)
 	if err == nil {
@@ -161,8 +162,8 @@ func (s *Simulated) Hear(b []byte) error {
 	return err
 }
 
-// Next plans from a view at a time. Write puts the plan in force. Next returns whether work may be
-// left although the view does not change.
+// Next makes a plan from a view at a given time, and Write puts the plan into force. Next also
+// reports whether there may be more work even if the view does not change.
 func (s *Simulated) Next(now time.Duration, wall time.Time, v *core.View, settled []string) (out *Outcome, again bool) {
 	ruled := s.planner.obey(v, wall)
 	s.reader.read, s.reader.seen = map[core.SessionID]time.Time{}, nil
@@ -178,7 +179,7 @@ func (s *Simulated) Next(now time.Duration, wall time.Time, v *core.View, settle
 	return out, ruled || out.again || len(s.reader.reports) > 0
 }
 
-// Write puts a plan in force, and returns its changes, or nil if it has none.
+// Write puts a plan into force, and returns its changes, or nil if the plan has none.
 func (s *Simulated) Write(out *Outcome) *Published {
 	if out.change == nil {
 		return nil
@@ -188,7 +189,7 @@ func (s *Simulated) Write(out *Outcome) *Published {
 	if err != nil {
 		panic(err) // made for this table
 	}
-	s.table, s.heirs = next, heirs(next.members, next.owner)
+	s.table, s.heirs = next, assign.Heirs(next.members, next.owner)
 	p := &Published{}
 	for _, m := range out.Moves {
 		p.Moved = append(p.Moved, out.Cluster.Shards[m.Shard].Name)
@@ -239,7 +240,7 @@ func without(names []string, t *assignments) (out []string) {
 	return out
 }
 
-// Owner returns the session that a shard is assigned to, or "" if there is none.
+// Owner returns the session to which a shard is assigned, or "" if there is no such session.
 func (s *Simulated) Owner(shard string) core.SessionID {
 	if i, ok := indexOf(s.table, shard); ok {
 		return s.table.session(i)
@@ -247,21 +248,23 @@ func (s *Simulated) Owner(shard string) core.SessionID {
 	return ""
 }
 
-// Heir returns the session that takes a shard over when its owner dies, or "" if there is none.
+// Heir returns the session that takes a shard over when its owner dies, or "" if there is no such
+// session.
 func (s *Simulated) Heir(shard string) core.SessionID {
-	if i, ok := indexOf(s.table, shard); ok && s.heirs[i] != None {
+	if i, ok := indexOf(s.table, shard); ok && s.heirs[i] != assign.None {
 		return s.table.members[s.heirs[i]].ID
 	}
 	return ""
 }
 
-// Shards returns the shards of the table.
+// Shards returns the table's shards.
 func (s *Simulated) Shards() []string { return s.table.names }
 
-// Held reports whether a shard is in quarantine, or will be unless a process joins again.
+// Held reports whether a shard is in quarantine, or will be in quarantine unless a process joins
+// again.
 func (s *Simulated) Held(shard string) bool { return s.table.suspects[shard].held() || s.next[shard] }
 
-// Tied reports whether another shard was there at each death of a shard's owners.
+// Tied reports whether another shard was present at each death of a shard's owners.
 func (s *Simulated) Tied(shard string) bool {
 	own := s.table.suspects[shard]
 	for name, x := range s.table.suspects {
@@ -281,8 +284,9 @@ func (s *Simulated) Waits(shard string, member core.SessionID) bool {
 	return x.held() || s.cautious && s.quarantine.close(x, s.table.top()) && s.Owner(shard) != member
 }
 
-// First returns the first range of a shard without a note, and false if the table lacks the shard.
-func (s *Simulated) First(shard string) (r Range, ok bool, err error) {
+// First returns the first range of a shard without a note. ok is false if the table lacks the
+// shard.
+func (s *Simulated) First(shard string) (r assign.Range, ok bool, err error) {
 	i, ok := indexOf(s.table, shard)
 	if ok {
 		r, err = s.table.first(shard, i)
@@ -290,11 +294,11 @@ func (s *Simulated) First(shard string) (r Range, ok bool, err error) {
 	return r, ok, err
 }
 
-// Change returns the split or merge in which a shard takes part, or nil.
+// Change returns a shard's split or merge, or nil.
 func (s *Simulated) Change(shard string) *RangeChange { return s.table.change(shard) }
 
-// Changes returns the splits and merges that are not complete.
+// Changes returns the incomplete splits and merges.
 func (s *Simulated) Changes() []RangeChange { return s.table.changes }
 
-// ShardOf returns the shard of a hash by the map of ranges.
+// ShardOf returns the shard of a hash.
 func (s *Simulated) ShardOf(hash uint64) string { return s.table.ranged().ShardOf(hash) }

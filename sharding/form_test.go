@@ -10,9 +10,9 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/loglines"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// said keeps the errors that the log gets.
 type said struct {
 	mu  sync.Mutex
 	all []string
@@ -24,7 +24,6 @@ func (s *said) add(err error) {
 	s.all = append(s.all, err.Error())
 }
 
-// of returns the number of errors that contain a text.
 func (s *said) of(text string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +35,7 @@ func (s *said) of(text string) (n int) {
 	return n
 }
 
-// formed is a member of the keyspace "orders", of this version or the next one.
+// formed returns a member of the keyspace "orders", of this version or the next version.
 func formed(w *world, node string, d *divider, s *said, newer bool) *member {
 	return formedTaking(w, node, d, s, newer, nil)
 }
@@ -77,7 +76,7 @@ func foreign(w *world, payload []byte, trimAll bool) {
 	w.members = w.members[:len(w.members)-1]
 }
 
-// split has orders-0000 split once, and waits until no change is in progress.
+// split splits orders-0000, and waits until no change is in progress.
 func split(w *world, a *member) {
 	w.Helper()
 	w.await("the split", 20*ttl, func() bool {
@@ -85,9 +84,9 @@ func split(w *world, a *member) {
 	})
 }
 
-// TestPlansNotUnderstood: if the plans of a keyspace cannot be understood, no member begins the
-// keyspace again, or trims entries that it cannot read. Each reports this every minute and does not
-// plan. Members that know the ranges serve them.
+// TestPlansNotUnderstood: if members cannot understand a keyspace's plans, no member begins the
+// keyspace again or trims entries that it cannot read. Each member reports an error every minute
+// and does not plan. Members that know the ranges continue to serve them.
 func TestPlansNotUnderstood(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -114,7 +113,7 @@ func TestPlansNotUnderstood(t *testing.T) {
 				}
 				foreign(w, c.payload, c.trimAll)
 				before, err := a.b.ReadLog(w.Context(), assigner, 0, 10)
-				_ = err // it is trimmed
+				_ = err // the entry was trimmed
 
 				b := formed(w, "b", d, &fresh, false)
 				const minutes = 10
@@ -128,7 +127,7 @@ func TestPlansNotUnderstood(t *testing.T) {
 				if b.Map() != nil || a.Map().Len() != 3 {
 					t.Errorf("the ranges: %v, and %v of the member that knows them", b.Map(), a.Map())
 				}
-				for _, key := range []string{keyIn(a, Range{0, 1 << 60}), keyIn(a, Range{1 << 60, 1 << 63}), keyIn(a, Range{1 << 63, 0})} {
+				for _, key := range []string{keyIn(a, assign.Range{From: 0, To: 1 << 60}), keyIn(a, assign.Range{From: 1 << 60, To: 1 << 63}), keyIn(a, assign.Range{From: 1 << 63, To: 0})} {
 					if s := a.slice(a.Map().Shard(key)); s == nil || s.Check(key) != nil {
 						t.Errorf("nobody serves %s", key)
 					}
@@ -145,9 +144,9 @@ func TestPlansNotUnderstood(t *testing.T) {
 	}
 }
 
-// TestRollingForm: members are replaced one by one by members of a version with the next form of
-// plans, and back, while ranges are split. Every member knows every plan all the time. A plan of
-// the newer form is written only while all read it.
+// TestRollingForm: while ranges are split, a version with the next form of plans replaces the
+// members one by one. The old version then replaces them again. Every member always knows every
+// plan. The newer form is written only while all members can read it.
 func TestRollingForm(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -201,7 +200,7 @@ func TestRollingForm(t *testing.T) {
 			} else if n == 2 && form < want {
 				w.Errorf("all members read form %d, and the plans have form %d", want, form)
 			}
-			if n == 1 { // the next assigner writes both forms itself
+			if n == 1 { // the next assigner writes both forms
 				to := live[2].e.View()
 				for _, m := range live[:2] {
 					if o, _ := to.Owner(assigner); o.Node == m.e.View().Node {
@@ -223,7 +222,7 @@ func TestRollingForm(t *testing.T) {
 				w.Errorf("nobody serves hash %x", h<<58)
 			}
 		}
-		if n := s.of("planned"); n > 1 { // the first one that reads only the older form, until a base is written
+		if n := s.of("planned"); n > 1 { // the first member that reads only the older form, until a base is written
 			w.Errorf("said %d times that nothing is planned: %q", n, s.all)
 		}
 	})

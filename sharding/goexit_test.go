@@ -10,10 +10,11 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/loglines"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Every function of Options ends its goroutine, the first times or, if it only reports, each time.
-// No shard and no range is left without an owner, and Run ends.
+// Every function in Options ends its goroutine in the first calls or, if the function only reports,
+// in every call. Each shard and each range still gets an owner, and Run ends.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		var prepared, took, loaded, told, taken atomic.Int32
@@ -42,7 +43,7 @@ func TestGoexit(t *testing.T) {
 					if _, err := m.o.Keyspace.index(l.Shard()); err != nil {
 						return m.hold(ctx, l)
 					}
-					s, err := m.OpenSlice(ctx, l, func(context.Context, string, Range) ([]core.Op, error) { first(&taken, 2); return nil, nil })
+					s, err := m.OpenSlice(ctx, l, func(context.Context, string, assign.Range) ([]core.Op, error) { first(&taken, 2); return nil, nil })
 					if err != nil {
 						return err
 					}

@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// A process without a Manager gets no shard from a plan, whatever it does in the namespace. No
-// shard moves when it comes, while it stays, or when it goes.
+// A process without a Manager never gets a shard from a plan. No shard moves when the process
+// joins, while it stays, or when it leaves.
 func TestGuest(t *testing.T) {
 	park := func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }
 	for name, visit := range map[string]func(ctx context.Context, b core.Backend, o *core.Options) error{
@@ -90,7 +90,8 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// The mark of a member with a Manager is Tenure's: an application cannot see, set or remove it.
+// The mark of a member with a Manager belongs to Tenure. An application cannot see, set or remove
+// the mark.
 func TestMark(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -114,8 +115,8 @@ func TestMark(t *testing.T) {
 		if !maps.Equal(w.grants, grants) {
 			w.Error("shards moved when an application emptied its metadata")
 		}
-		// Without room for the mark the Manager returns an error. Otherwise it would silently get
-		// no shard.
+		// If there is no room for the mark, the Manager returns an error. Otherwise, it would
+		// silently get no shard.
 		full := map[string]string{}
 		for i := range driver.MaxMetaEntries {
 			full[fmt.Sprint(i)] = ""

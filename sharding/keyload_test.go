@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 // A KeyLoad is the load of a keyspace's keys.
@@ -19,10 +21,10 @@ type KeyLoad struct {
 	sum    []float64 // of the weights before each key
 	rank   []int     // keys, by weight at first
 	big    []int     // keys that can be hot, by hash
-	tide   float64   // all load is that many times the weights
+	tide   float64   // a key's load is its weight multiplied by tide
 
-	mean    []float64              // by key; nil without waves
-	reports map[Range]*shardReport // without new noise
+	mean    []float64                     // by key; nil without waves
+	reports map[assign.Range]*shardReport // without new noise
 }
 
 const hotKeys = 4000
@@ -33,7 +35,7 @@ func newKeyLoad(seed uint64, keys int, zipf float64) *KeyLoad {
 	w.hashes = make([]uint64, keys)
 	for i := range w.hashes { // SplitMix64
 		state += 0x9e3779b97f4a7c15
-		w.hashes[i] = rendezvous(state, 0)
+		w.hashes[i] = keyspace.Rank(state, 0)
 	}
 	slices.Sort(w.hashes)
 	w.weight, w.sum = make([]float64, keys), make([]float64, keys+1)
@@ -52,7 +54,8 @@ func (w *KeyLoad) add() {
 	}
 }
 
-// at is the first key from a hash on. Hashes are even, so a guess is close.
+// at returns the first key whose hash is at least h. Hashes are evenly distributed, so the first
+// guess is close.
 func (w *KeyLoad) at(h uint64) int {
 	n := len(w.hashes)
 	guess := int(float64(h) / (1 << 64) * float64(n))
@@ -70,7 +73,7 @@ func (w *KeyLoad) at(h uint64) int {
 	return lo + i
 }
 
-func (w *KeyLoad) load(r Range) float64 {
+func (w *KeyLoad) load(r assign.Range) float64 {
 	if r.Empty() {
 		return 0
 	}
@@ -86,7 +89,7 @@ func (w *KeyLoad) noisy(x float64) float64 {
 }
 
 // hottest yields the keys of a range that can be hot.
-func (w *KeyLoad) hottest(r Range) []int {
+func (w *KeyLoad) hottest(r assign.Range) []int {
 	from, _ := slices.BinarySearchFunc(w.big, r.From, func(k int, h uint64) int { return cmp.Compare(w.hashes[k], h) })
 	to := len(w.big)
 	if r.To != 0 {
@@ -95,11 +98,11 @@ func (w *KeyLoad) hottest(r Range) []int {
 	return w.big[from:to]
 }
 
-// report is what an owner tells of a range: 16 parts of the same width, and up to 8 keys that
-// have a twentieth of the load each.
-func (w *KeyLoad) report(s *Shard) {
+// report sets the load that an owner reports for a range. It consists of 16 parts of the same
+// width, and up to 8 keys that each have more than a twentieth of the load.
+func (w *KeyLoad) report(s *assign.Shard) {
 	load := w.load(s.Range)
-	s.Load, s.Parts = w.noisy(load), []Part{}
+	s.Load, s.Parts = w.noisy(load), []assign.Part{}
 	hot := slices.Clone(w.hottest(s.Range))
 	hot = slices.DeleteFunc(hot, func(k int) bool { return w.weight[k] <= load/20 })
 	slices.SortFunc(hot, func(a, b int) int { return cmp.Compare(w.weight[b], w.weight[a]) })
@@ -108,11 +111,11 @@ func (w *KeyLoad) report(s *Shard) {
 	last := s.Range.To - 1
 	width := (last - s.Range.From) / 16
 	from := s.Range.From
-	add := func(r Range) {
+	add := func(r assign.Range) {
 		if from = r.To; r.Empty() || r.From == r.To {
 			return
 		}
-		s.Parts = append(s.Parts, Part{r, w.noisy(w.load(r))})
+		s.Parts = append(s.Parts, assign.Part{Range: r, Load: w.noisy(w.load(r))})
 	}
 	for i := range 16 {
 		end := s.Range.From + uint64(i+1)*width
@@ -123,12 +126,12 @@ func (w *KeyLoad) report(s *Shard) {
 			h := w.hashes[hot[0]]
 			hot = hot[1:]
 			if h > from {
-				add(Range{from, h})
+				add(assign.Range{From: from, To: h})
 			}
-			add(Range{h, h + 1})
+			add(assign.Range{From: h, To: h + 1})
 		}
 		if from <= end-1 && from != s.Range.To || i == 0 && width == 0 && len(s.Parts) == 0 {
-			add(Range{from, end})
+			add(assign.Range{From: from, To: end})
 		}
 		if width == 0 {
 			break
@@ -150,16 +153,16 @@ func (w *KeyLoad) swap(hot, with int) {
 	w.add()
 }
 
-// NewKeyLoad returns the load of so many keys, by Zipf's law.
+// NewKeyLoad returns the load of keys that follow Zipf's law.
 func NewKeyLoad(seed uint64, keys int, zipf float64) *KeyLoad { return newKeyLoad(seed, keys, zipf) }
 
 const (
 	waves = 16  // parts of the keyspace, whose waves have different phases
-	swell = 0.5 // of a wave, as a part of the mean
+	swell = 0.5 // amplitude of a wave, as a fraction of the mean
 )
 
-// Drift makes the load that of a time of the day: each part of the keyspace has its wave, one a
-// day. The keys are weighed again, from their average load.
+// Drift sets the load for a time of the day: the load of each part of the keyspace is a wave with a
+// period of one day. The keys are weighted again from their average load.
 func (w *KeyLoad) Drift(day float64) {
 	if w.mean == nil {
 		w.mean = slices.Clone(w.weight)
@@ -175,7 +178,7 @@ func (w *KeyLoad) Drift(day float64) {
 	clear(w.reports)
 }
 
-// Swap has one of the hottest keys turn cold, and a cold one as hot.
+// Swap exchanges the loads of one of the hottest keys and a cold key.
 func (w *KeyLoad) Swap(hottest int) {
 	hot, cold := w.rng.IntN(hottest), hotKeys+w.rng.IntN(len(w.rank)-hotKeys)
 	a, b := w.rank[hot], w.rank[cold]
@@ -184,20 +187,20 @@ func (w *KeyLoad) Swap(hottest int) {
 	clear(w.reports)
 }
 
-// Key returns the hash of any key, as often as it has load.
+// Key returns the hash of a random key. The probability of each key is in proportion to its load.
 func (w *KeyLoad) Key() uint64 {
 	i, _ := slices.BinarySearch(w.sum, w.rng.Float64()*w.Total())
 	return w.hashes[min(i, len(w.hashes)-1)]
 }
 
-// Total is all load.
+// Total returns the total load.
 func (w *KeyLoad) Total() float64 { return w.sum[len(w.weight)] }
 
-// Load is that of a range.
-func (w *KeyLoad) Load(r Range) float64 { return w.load(r) }
+// Load returns the load of a range.
+func (w *KeyLoad) Load(r assign.Range) float64 { return w.load(r) }
 
-// Hottest is the load of a range's hottest key.
-func (w *KeyLoad) Hottest(r Range) (most float64) {
+// Hottest returns the load of a range's hottest key.
+func (w *KeyLoad) Hottest(r assign.Range) (most float64) {
 	for _, k := range w.hottest(r) {
 		most = max(most, w.weight[k])
 	}
@@ -211,9 +214,9 @@ type Teller struct {
 	told    time.Duration
 }
 
-// Tell returns what a member with these ranges, by shard, writes now; nil if nothing is due.
+// Tell returns the report that is due from a member with these ranges, or nil if no report is due.
 func (w *KeyLoad) Tell(t *Teller, now, interval time.Duration, members int, session core.SessionID, capacity float64,
-	shards []string, ranges []Range,
+	shards []string, ranges []assign.Range,
 ) []byte {
 	if len(shards) == 0 || t.last != nil && now-t.told < reportEvery(members, interval) {
 		return nil
@@ -222,11 +225,11 @@ func (w *KeyLoad) Tell(t *Teller, now, interval time.Duration, members int, sess
 	for i, name := range shards {
 		exact := w.reports[ranges[i]]
 		if exact == nil {
-			s := Shard{Range: ranges[i]}
+			s := assign.Shard{Range: ranges[i]}
 			w.report(&s)
 			exact = &shardReport{Rate: s.Load, Parts: s.Parts}
 			if w.reports == nil {
-				w.reports = map[Range]*shardReport{}
+				w.reports = map[assign.Range]*shardReport{}
 			}
 			w.reports[ranges[i]] = exact
 		}

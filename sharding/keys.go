@@ -12,23 +12,28 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Keyspace divides keys among shards: each shard serves a range of the keys' hashes. A Keyspace
-// begins with equal ranges, which are split and merged while they are served. All processes
-// that use the keys need the same Keyspace.
+// Keyspace divides keys among shards. Each shard serves a range of the keys' hashes. A Keyspace
+// begins with equal ranges. Later, ranges are split and merged while they stay in service. All
+// processes that use the keys need the same Keyspace.
 type Keyspace struct {
-	// Name begins the names of its shards: "orders" has orders-0000, orders-0001 ...
+	// Name is the first part of the names of the keyspace's shards: the shards of "orders" are
+	// orders-0000, orders-0001 ...
 	Name string `json:"name" yaml:"name"`
-	// Shards is the number of equal ranges at the beginning, at most 199,999. After the first
-	// plan it has no effect, and the map of ranges has the number.
+	// Shards is the initial number of ranges, which are equal. The maximum is 199,999. After the
+	// first plan, Shards has no effect, because the map of ranges determines how many shards there
+	// are.
 	Shards int `json:"shards" yaml:"shards"`
-	// Hash is "fnv1a-mixed", the default, or "fnv1a". It must never change. "fnv1a" is FNV-1a of 64
-	// bits over the key's bytes, read as a big-endian number, like the shardSelector of Kubernetes
-	// (KEP-5866). Keys that differ only in their last bytes then have hashes close together. The
-	// default finishes it like SplitMix64, which spreads such keys.
+	// Hash is "fnv1a-mixed", the default, or "fnv1a". Hash must never change. "fnv1a" is the 64-bit
+	// FNV-1a hash of the key's bytes, read as a big-endian number, as in the shardSelector of
+	// Kubernetes (KEP-5866). With "fnv1a", keys that differ only in their last bytes have
+	// neighboring hashes. "fnv1a-mixed" adds the final mixing step of SplitMix64, which spreads
+	// such keys.
 	Hash string `json:"hash,omitempty" yaml:"hash,omitempty"`
-	// Digits is the least width of a shard's number. 0 means 4. It must never change.
+	// Digits is the minimum number of digits in a shard's number. 0 means 4 digits. Digits must
+	// never change.
 	Digits int `json:"digits,omitempty" yaml:"digits,omitempty"`
 }
 
@@ -51,27 +56,29 @@ func (k Keyspace) Validate() error {
 	return nil
 }
 
-// maxNumbers is the largest number of a shard. Numbers are never used again.
+// No shard's number exceeds maxNumbers. A number is never reused.
 const maxNumbers = 1<<31 - 1
 
-// Of returns the hash of a key.
+// Of returns a key's hash.
 func (k Keyspace) Of(key string) uint64 {
 	if k.Hash == keyspace.HashFNV {
-		return fnv1a(key)
+		return keyspace.FNV(key)
 	}
-	return rendezvous(fnv1a(key), 0)
+	return keyspace.Rank(keyspace.FNV(key), 0)
 }
+
+// A shard that serves no keys has this empty range.
+var empty = assign.Range{From: 1, To: 1}
 
 func (k Keyspace) digits() int { return cmp.Or(k.Digits, 4) }
 
-// same reports whether two keyspaces have the same keys in shards of the same names.
+// Two keyspaces are the same if they map every key to a shard of the same name.
 func (k Keyspace) same(o Keyspace) bool {
 	return k.Name == o.Name && cmp.Or(k.Hash, keyspace.HashMixed) == cmp.Or(o.Hash, keyspace.HashMixed) && k.digits() == o.digits()
 }
 
 func (k Keyspace) shard(i int) string { return fmt.Sprintf("%s-%0*d", k.Name, k.digits(), i) }
 
-// index returns the number of a shard of this keyspace.
 func (k Keyspace) index(shard string) (int, error) {
 	digits, ok := strings.CutPrefix(shard, k.Name+"-")
 	i, err := strconv.Atoi(digits)
@@ -81,30 +88,30 @@ func (k Keyspace) index(shard string) (int, error) {
 	return i, nil
 }
 
-// equal returns the i-th of n equal ranges.
-func equal(i, n int) Range {
-	at := func(i int) uint64 { // i * 2^64 / n; 0, which stands for 2^64, of the last end
+func equal(i, n int) assign.Range {
+	at := func(i int) uint64 { // i * 2^64 / n; for the last end, 0, which represents 2^64
 		if i == n {
 			return 0
 		}
 		q, _ := bits.Div64(uint64(i), 0, uint64(n))
 		return q
 	}
-	return Range{at(i), at(i + 1)}
+	return assign.Range{From: at(i), To: at(i + 1)}
 }
 
-// Map is the map of a keyspace's ranges at one time: every hash is in the range of one shard. It
-// does not change. A nil Map is empty.
+// Map contains a keyspace's ranges at one point in time. Every hash belongs to exactly one range. A
+// Map never changes. A nil Map is empty.
 type Map struct {
-	// Number grows with each change of the map. It may also grow without a change.
+	// Number increases whenever the map changes, and may also increase while the map stays the
+	// same.
 	Number   int64
 	Keyspace Keyspace
-	from     []uint64 // ascending, the first is 0
-	shards   []string // the shard that serves from there to the next
+	from     []uint64 // first hash of each range; ascending, from[0] is 0
+	shards   []string // the shard of each range
 }
 
-// newMap returns a map of the shards that have a range.
-func newMap(number int64, k Keyspace, names []string, ranges []Range) *Map {
+// Only shards that have a range are in the map.
+func newMap(number int64, k Keyspace, names []string, ranges []assign.Range) *Map {
 	order := make([]int32, 0, len(names))
 	for i, r := range ranges {
 		if !r.Empty() {
@@ -119,7 +126,7 @@ func newMap(number int64, k Keyspace, names []string, ranges []Range) *Map {
 	return m
 }
 
-// Shard returns the shard of a key.
+// Shard returns a key's shard.
 func (m *Map) Shard(key string) string {
 	if m == nil {
 		return ""
@@ -127,7 +134,7 @@ func (m *Map) Shard(key string) string {
 	return m.ShardOf(m.Keyspace.Of(key))
 }
 
-// ShardOf returns the shard of a hash, or "" if the map is empty.
+// ShardOf returns the shard that serves a hash, or "" if the map is empty.
 func (m *Map) ShardOf(hash uint64) string {
 	if m.Len() == 0 {
 		return ""
@@ -151,10 +158,10 @@ func (m *Map) Len() int {
 }
 
 // All yields every shard with its range, in the order of the ranges.
-func (m *Map) All() iter.Seq2[string, Range] {
-	return func(yield func(string, Range) bool) {
+func (m *Map) All() iter.Seq2[string, assign.Range] {
+	return func(yield func(string, assign.Range) bool) {
 		for i := range m.Len() {
-			r := Range{From: m.from[i]}
+			r := assign.Range{From: m.from[i]}
 			if i+1 < len(m.from) {
 				r.To = m.from[i+1]
 			}

@@ -10,9 +10,10 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// The hash of a key never changes, because it decides where data is.
+// The hash of a key never changes, because it determines where the key's data is.
 func TestHashIsPermanent(t *testing.T) {
 	t.Parallel()
 	mixed, plain := Keyspace{}, Keyspace{Hash: keyspace.HashFNV}
@@ -39,7 +40,6 @@ func TestHashIsPermanent(t *testing.T) {
 	}
 }
 
-// keyed is a table with a keyspace of n equal ranges.
 func keyed(n int) *assignments {
 	p := planner{Keys: Keyspace{Name: "k", Shards: n}}
 	t, err := p.begin(&assignments{})
@@ -77,19 +77,19 @@ func TestKeyspaceValidate(t *testing.T) {
 	}
 }
 
-// The ends are written in the form of Kubernetes' shardRange, and read again.
+// The ends of a range are written in the form of Kubernetes' shardRange, and can be read again.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
-		r    Range
+		r    assign.Range
 		text string
 		in   []uint64
 		out  []uint64
 	}{
-		{Range{}, "'0x0000000000000000', '0x10000000000000000'", []uint64{0, 1, 1<<64 - 1}, nil},
+		{assign.Range{}, "'0x0000000000000000', '0x10000000000000000'", []uint64{0, 1, 1<<64 - 1}, nil},
 		{equal(1, 2), "'0x8000000000000000', '0x10000000000000000'", []uint64{1 << 63, 1<<64 - 1}, []uint64{0, 1<<63 - 1}},
 		{equal(0, 2), "'0x0000000000000000', '0x8000000000000000'", []uint64{0, 1<<63 - 1}, []uint64{1 << 63, 1<<64 - 1}},
-		{Range{5, 6}, "'0x0000000000000005', '0x0000000000000006'", []uint64{5}, []uint64{0, 4, 6}},
+		{assign.Range{From: 5, To: 6}, "'0x0000000000000005', '0x0000000000000006'", []uint64{5}, []uint64{0, 4, 6}},
 		{empty, "'0x0000000000000001', '0x0000000000000001'", nil, []uint64{0, 1, 2}},
 	} {
 		if x.r.String() != x.text || x.r.Empty() != (x.in == nil) {
@@ -106,13 +106,13 @@ func TestRange(t *testing.T) {
 			}
 		}
 		text, err := json.Marshal(x.r)
-		var again Range
+		var again assign.Range
 		if err != nil || json.Unmarshal(text, &again) != nil || again != x.r {
 			t.Errorf("%v is written %s and read %v, %v", x.r, text, again, err)
 		}
 	}
 	for _, bad := range []string{`[]`, `["0x1"]`, `["0x1","0x0"]`, `["1","0x2"]`, `["0x11111111111111111","0x2"]`, `["0x1","0x2","0x3"]`, `null`, `{}`} {
-		var r Range
+		var r assign.Range
 		if err := json.Unmarshal([]byte(bad), &r); err == nil && bad != "null" {
 			t.Errorf("%s is read as %v", bad, r)
 		}
@@ -132,8 +132,9 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// However ranges are split and merged, and in whatever order their shards note it, no key is served
-// by two shards. In the end each is served by one, which the map names. Names are never used again.
+// No key is ever served by two shards, regardless of how ranges are split and merged and in which
+// order their shards note the changes. In the end, each key is served by the one shard that the map
+// names. Names are never reused.
 func TestRangesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 6))
@@ -161,11 +162,11 @@ func TestRangesNeverOverlap(t *testing.T) {
 				used[name] = true
 			}
 			table = next
-			for _, x := range table.changes { // of which no shard is in another one yet
+			for _, x := range table.changes { // no shard of this change takes part in another change yet
 				for _, shard := range append(named(x.Gifts), x.From) {
 					i, _ := indexOf(table, shard)
 					if r := table.ranges[i]; r.To-1-r.From > 1 {
-						if _, err := table.apply(&planChange{Number: table.number + 1, Splits: []Split{{int32(i), []uint64{r.From + 1}}}}); err == nil {
+						if _, err := table.apply(&planChange{Number: table.number + 1, Splits: []assign.Split{{Shard: int32(i), At: []uint64{r.From + 1}}}}); err == nil {
 							t.Fatalf("%s is split in the middle of %+v", shard, x)
 						}
 					}
@@ -176,7 +177,7 @@ func TestRangesNeverOverlap(t *testing.T) {
 				serveOnce(t, table, notes, hashes, false)
 			}
 		}
-		for range 3 { // what is refused goes back by a plan
+		for range 3 { // refused ranges go back with the next plan
 			for range 200 {
 				act(t, rng, table, notes)
 			}
@@ -191,7 +192,8 @@ func TestRangesNeverOverlap(t *testing.T) {
 	}
 }
 
-// randomDivision returns a plan that settles complete changes, and splits and merges at random.
+// randomDivision returns a plan that settles complete changes, and randomly splits and merges
+// ranges.
 func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *planChange {
 	c := &planChange{Number: t.number + 1}
 	for _, x := range t.changes {
@@ -226,13 +228,13 @@ func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *plan
 			for rng.IntN(2) == 0 && r.Has(at[len(at)-1]+1<<56) {
 				at = append(at, at[len(at)-1]+1<<56)
 			}
-			if s := (Split{int32(i), at}); t.splits(s) {
+			if s := (assign.Split{Shard: int32(i), At: at}); t.splits(s) {
 				c.Splits = append(c.Splits, s)
 			}
 			continue
 		}
 		for k := range t.names {
-			if m := (Merge{int32(i), int32(k)}); !touched[k] && t.merges(m) {
+			if m := (assign.Merge{From: int32(i), To: int32(k)}); !touched[k] && t.merges(m) {
 				touched[k] = true
 				c.Merges = append(c.Merges, m)
 				break
@@ -242,7 +244,6 @@ func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *plan
 	return c
 }
 
-// refuse notes that a shard does not take a gift.
 func refuse(table *assignments, notes map[string]note, c *rangeChange, g gift) {
 	n := note{Map: c.Number, Refused: "x"}
 	i, _ := indexOf(table, g.Shard)
@@ -296,8 +297,9 @@ func act(t *testing.T, rng *rand.Rand, table *assignments, notes map[string]note
 	notes[g.Shard] = note{Map: c.Number, Range: &r}
 }
 
-// served returns the range that a shard serves by its note, or by the table while it has none.
-func served(table *assignments, notes map[string]note, shard string) Range {
+// served returns the range that a shard serves according to its note, or according to the table if
+// it has no note.
+func served(table *assignments, notes map[string]note, shard string) assign.Range {
 	if n, ok := notes[shard]; ok {
 		return n.has()
 	}
@@ -334,7 +336,7 @@ func serveOnce(t *testing.T, table *assignments, notes map[string]note, hashes [
 	}
 }
 
-// FuzzNote: any item is a possible note, or an error.
+// FuzzNote: any item is either a possible note or an error.
 func FuzzNote(f *testing.F) {
 	f.Add([]byte(`{"map":2,"range":["0x0000000000000000","0x8000000000000000"],"gave":[{"shard":"k-0001","range":["0x8000000000000000","0x10000000000000000"]}]}`))
 	f.Add([]byte(`{"map":256}`))

@@ -11,23 +11,24 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// A member with load publishes its capacity in its metadata while it has load. It then writes a
-// report whenever its loads have changed enough. The report is an item of the first planned shard
-// that it owns, under that shard's lease, so that no record is added. The assigner reads the
-// reports of these members. A namespace without load costs nothing.
+// A member that has load publishes its capacity in its metadata, and writes a report whenever its
+// loads have changed enough. The report is an item of the first planned shard that the member owns,
+// written under that shard's lease, so it needs no additional record. The assigner reads the
+// reports of members that publish a capacity. While no load is measured, members write no reports.
 const (
-	metaKey    = "tenure.load" // in core.MemberState.Meta
-	reportKey  = "tenure/load" // the item
-	maxReport  = 60 << 10      // largest size of a report, in bytes
-	readAtOnce = 20            // reports read in a second
+	metaKey    = "tenure.load" // the key of the capacity in core.MemberState.Meta
+	reportKey  = "tenure/load" // the key of the report's item
+	maxReport  = 60 << 10      // maximum size of a report, in bytes
+	readAtOnce = 20            // maximum number of reports read in a second
 )
 
-// Add counts the cost of a request for a shard without keys, in any unit, such as milliseconds of
-// work. It ignores costs that are negative or not finite. Costs count while this member owns the
-// shard. For shards of the Keyspace, use Slice.Add, which records where in the range the load
-// lies.
+// Add counts the cost of a request for a shard outside the Keyspace. The cost may have any unit,
+// such as milliseconds of work. Add ignores costs that are negative or not finite. A cost counts
+// only while this member owns the shard. In a Keyspace, use Slice.Add, which also records how the
+// load is distributed in the range.
 func (m *Manager) Add(shard string, cost float64) {
 	m.mu.Lock()
 	x := m.meterOf(shard, empty)
@@ -35,26 +36,25 @@ func (m *Manager) Add(shard string, cost float64) {
 	x.count(cost)
 }
 
-// Add counts the cost of a request for a key, in any unit, such as 1, bytes, or milliseconds of
-// work. It takes tens of nanoseconds and does not allocate. It ignores costs that are negative or
-// not finite, and keys that the slice refuses.
+// Add counts the cost of a request for a key. The cost may have any unit, such as requests, bytes,
+// or milliseconds of work. Add takes tens of nanoseconds and does not allocate. Add ignores costs
+// that are negative or not finite, and keys that the slice refuses.
 func (s *Slice) Add(key string, cost float64) {
 	if h := s.m.o.Keyspace.Of(key); s.serving.Load().has.Has(h) {
 		s.meter.add(h, cost)
 	}
 }
 
-// meterOf returns the meter of a shard. m.mu is held.
-func (m *Manager) meterOf(shard string, r Range) *meter {
+// The caller holds m.mu.
+func (m *Manager) meterOf(shard string, r assign.Range) *meter {
 	x := m.meters[shard]
 	if x == nil {
-		x = newMeter(m.lanes, r, time.Now())
+		x = newMeter(r, time.Now())
 		m.meters[shard] = x
 	}
 	return x
 }
 
-// tellLoad writes this member's reports until ctx ends.
 func (m *Manager) tellLoad(ctx context.Context) {
 	t := time.NewTicker(m.o.Interval)
 	defer t.Stop()
@@ -100,7 +100,6 @@ func (m *Manager) tellLoad(ctx context.Context) {
 	}
 }
 
-// measure reads the meters of the shards that this member owns.
 func (m *Manager) measure(v *core.View, meters map[string]*meter) *report {
 	r, now := &report{Session: v.Session, Capacity: m.o.Capacity}, time.Now()
 	for i := range v.Leases {
@@ -115,7 +114,7 @@ func (m *Manager) measure(v *core.View, meters map[string]*meter) *report {
 	return r
 }
 
-// carrier returns the lease of this member's first planned shard, or nil if it has none.
+// carrier returns the lease of the first planned shard that this member owns, or nil.
 func (m *Manager) carrier(v *core.View) *core.Lease {
 	t := m.assigned()
 	for i := range v.Leases {
@@ -126,8 +125,8 @@ func (m *Manager) carrier(v *core.View) *core.Lease {
 	return nil
 }
 
-// showLoad publishes the member's capacity in its metadata if it has load, and removes it
-// otherwise.
+// showLoad publishes the member's capacity in its metadata while the member has load, and otherwise
+// removes it.
 func (m *Manager) showLoad(v *core.View, has bool) {
 	text := strconv.FormatFloat(m.o.Capacity, 'g', 6, 64)
 	me, _ := v.Member(v.Session)
@@ -151,8 +150,7 @@ func (m *Manager) showLoad(v *core.View, has bool) {
 	}
 }
 
-// capacityOf returns a member's capacity from its metadata, or 0 if the metadata have no
-// number.
+// If a member's metadata contain no valid capacity, capacityOf returns 0.
 func capacityOf(m *core.Member) float64 {
 	x, err := strconv.ParseFloat(m.Meta[metaKey], 64)
 	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -161,17 +159,16 @@ func capacityOf(m *core.Member) float64 {
 	return x
 }
 
-// loadReader holds the members' last reports. It belongs to the assigner.
 type loadReader struct {
 	m       *Manager
 	reports map[core.SessionID]*report
-	read    map[core.SessionID]time.Time // when each was last read
+	read    map[core.SessionID]time.Time // when each report was last read
 	seen    map[core.SessionID]core.Version
-	now     map[string]*shardReport // by shard
+	now     map[string]*shardReport // merged reports, by shard
 }
 
-// look reads the reports that are due, at most readAtOnce a second. It reports whether any member
-// has load. If so, there may be more to read although the view does not change.
+// look reads the reports that are due, at most readAtOnce per second, and reports whether any
+// member has load. If so, new reports may arrive even if the view does not change.
 func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	for i := range v.Members {
 		_, has := v.Members[i].Meta[metaKey]
@@ -188,7 +185,7 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	every := reportEvery(len(v.Members), r.m.o.Interval)
 	budget := max(1, int(readAtOnce*r.m.o.Interval/time.Second))
 	t := r.m.assigned()
-	first := map[core.SessionID]string{} // the carrier of each
+	first := map[core.SessionID]string{} // the first planned shard of each member, which carries its report
 	for i := range v.Shards {
 		if o := &v.Shards[i]; o.Session != "" && first[o.Session] == "" && t.has(o.Shard) {
 			first[o.Session] = o.Shard
@@ -211,7 +208,7 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 		r.read[x.Session] = time.Now()
 		item, err := r.m.b.Get(limited, core.ShardID(shard), reportKey)
 		if err != nil || item == nil || len(item.Value) > maxReport || item.Version == r.seen[x.Session] {
-			continue // the previous report counts
+			continue // use the previous report
 		}
 		got, err := decodeReport(item.Value)
 		if err != nil {
@@ -225,8 +222,8 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	return true
 }
 
-// merge makes one table from the reports. For each shard, it takes the owner's report, or
-// otherwise the report of the first session that has one.
+// For each shard, merge uses the owner's report. If the owner has not reported the shard, merge
+// uses the first report, in the order of sessions, that contains it.
 func (r *loadReader) merge(v *core.View) {
 	r.now = map[string]*shardReport{}
 	for _, id := range slices.Sorted(maps.Keys(r.reports)) {

@@ -10,18 +10,18 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// loaded is a namespace whose slices get load by a distribution of keys.
+// loaded is a namespace in which slices get load according to a distribution of keys.
 type loaded struct {
 	*world
-	rate func(key int) float64 // cost a second
+	rate func(key int) float64 // cost per second
 	keys int
 	stop chan struct{}
 	done chan struct{}
 }
 
-// loadTick is how often load is added.
 const loadTick = interval / 4
 
 func newLoaded(w *world, members, shards, keys int, rate func(key int) float64) *loaded {
@@ -53,7 +53,6 @@ func newLoaded(w *world, members, shards, keys int, rate func(key int) float64) 
 
 func (l *loaded) key(i int) string { return fmt.Sprintf("key-%d", i) }
 
-// serving returns the slice that serves a key now.
 func (l *loaded) serving(key string) *Slice {
 	for _, m := range l.members {
 		if m.gone {
@@ -68,7 +67,6 @@ func (l *loaded) serving(key string) *Slice {
 	return nil
 }
 
-// spread returns the true load of each member.
 func (l *loaded) spread() map[string]float64 {
 	out := map[string]float64{}
 	for key := range l.keys {
@@ -97,8 +95,8 @@ func (l *loaded) end() {
 	<-l.done
 }
 
-// Load that is measured where it is served reaches the assigner, which splits hot ranges, gives a
-// hot key its own range, and evens out the members.
+// Members measure their load and report it. The assigner splits hot ranges, gives a hot key its own
+// range, and balances the members.
 func TestLoadIsFollowed(t *testing.T) {
 	bubble(t, func(w *world) {
 		const hot = 17
@@ -107,7 +105,7 @@ func TestLoadIsFollowed(t *testing.T) {
 		for i := range rates {
 			rates[i] = 0.5 + rng.Float64()
 		}
-		rates[hot] = 100 // a quarter of all
+		rates[hot] = 100 // a quarter of all load
 		l := newLoaded(w, 4, 4, len(rates), func(key int) float64 { return rates[key] })
 		defer l.end()
 		before := l.worst()
@@ -115,7 +113,7 @@ func TestLoadIsFollowed(t *testing.T) {
 		h := Keyspace{}.Of(l.key(hot))
 		m := w.members[0].Map()
 		for shard, r := range m.All() {
-			if r.Has(h) && r != (Range{h, h + 1}) {
+			if r.Has(h) && r != (assign.Range{From: h, To: h + 1}) {
 				w.Errorf("the hot key is in %s with %v", shard, r)
 			}
 		}
@@ -127,8 +125,8 @@ func TestLoadIsFollowed(t *testing.T) {
 	})
 }
 
-// A namespace without load writes no reports, and no member reads any. A namespace with constant
-// load writes seldom.
+// If there is no load, members neither write nor read reports. If the load is constant, they rarely
+// write reports.
 func TestLoadIsToldSeldom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
@@ -157,7 +155,7 @@ func TestLoadIsToldSeldom(t *testing.T) {
 		time.Sleep(time.Minute)
 		steady := calls(time.Minute)
 		on.Store(false)
-		time.Sleep(3 * time.Minute) // until the rates are zero, and told so
+		time.Sleep(3 * time.Minute) // until the rates are zero and reported as zero
 		after := calls(time.Minute)
 		w.Logf("3 members for a minute, at an interval of %v: %d calls without load, %d with a steady one, %d after it",
 			interval, idle, steady, after)

@@ -9,29 +9,28 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// assigner is the shard whose holder plans, and whose log holds the plans.
+// The owner of this reserved shard writes plans to its log.
 const assigner = "_assigner"
 
-// journal reads the assigner's log into a table.
 type journal struct {
 	read  readLog
 	after core.Seq
 	parts assembly
 	table *assignments
-	gap   error // why the table lacks the last entries read; nil when it is complete
-	since int   // bytes read or written since the last base
-	base  int   // size of that base
+	gap   error // why the table lacks the last entries that were read; nil if the table is complete
+	since int   // number of bytes read or written since the last base
+	base  int   // size of the last base, in bytes
 
 	form, newest byte // the form that is written, and the newest form that is read
-	highest      byte // in the log since the last base
+	highest      byte // the highest form in the log since the last base
 
 	tell func(before, after *assignments) // called with each plan that is read; may be nil
 }
 
-// ReadPlans is for packages of this module only. It reads the plans of a namespace, for tools, and
-// returns the map of the keyspace's ranges, which is nil if there is no keyspace. Aside returns the
-// reason why a shard should have no owner: it is in quarantine, or its range was merged with
-// another one. If the plans cannot be decoded, the error matches core.ErrInvalid.
+// ReadPlans reads a namespace's plans, for tools in this module only, and returns the map of the
+// keyspace's ranges, or nil without a keyspace. The function aside explains why a shard should have
+// no owner: it is in quarantine, or its range was merged into another shard's range. If the plans
+// cannot be decoded, the error matches core.ErrInvalid.
 func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside func(shard string) seam.Aside, err error) {
 	t, err := readTable(ctx, b)
 	if err != nil {
@@ -40,7 +39,6 @@ func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside f
 	return t.ranged(), t.asideOf, nil
 }
 
-// journalOf returns a journal that reads through a backend.
 func journalOf(b core.Backend) *journal {
 	return &journal{table: &assignments{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
 		return b.ReadLog(ctx, assigner, after, max)
@@ -59,10 +57,9 @@ func readTable(ctx context.Context, b core.Backend) (*assignments, error) {
 	return j.table, nil
 }
 
-// readLog reads a page of the assigner's log.
 type readLog func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error)
 
-// bounded gives each read its own time-out, because a reply may be lost.
+// bounded adds a time-out to each read, because a reply may be lost.
 func bounded(read readLog) readLog {
 	return func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
@@ -71,8 +68,8 @@ func bounded(read readLog) readLog {
 	}
 }
 
-// blind returns an error if there is a keyspace whose plans cannot be understood. Planning then
-// stops, because a new first plan would give ranges to shards that do not have them.
+// If a keyspace's plans cannot be understood, blind returns an error. Planning then stops, because
+// a new first plan would assign ranges to shards that do not serve them.
 func (j *journal) blind(k Keyspace) error {
 	if j.gap == nil || k.Name == "" && j.table.keys.Name == "" {
 		return nil
@@ -82,7 +79,7 @@ func (j *journal) blind(k Keyspace) error {
 
 const pageEntries = 64
 
-// catchUp reads to the end of the log. It reports whether the table changed.
+// catchUp reads to the end of the log, and reports whether the table changed.
 func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 	for {
 		page, err := j.read(ctx, j.after, pageEntries)
@@ -90,13 +87,13 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 		switch {
 		case errors.As(err, &trimmed) && trimmed.Oldest > j.after+1:
 			j.after, j.parts = trimmed.Oldest-1, assembly{}
-			j.gap = fmt.Errorf("sharding: entry %d: no base begins there", trimmed.Oldest) // until one is read
+			j.gap = fmt.Errorf("sharding: entry %d: no base begins there", trimmed.Oldest) // the gap lasts until a base is read
 			continue
 		case err != nil:
 			return changed, err
 		case page.Head.Seq < j.after:
-			// An older state of the store: core refuses unsafe operations, and the log is read
-			// again.
+			// The store has returned to an older state. Package core refuses unsafe operations, and
+			// the journal reads the log again.
 			j.after, j.parts, j.table = 0, assembly{}, &assignments{}
 			changed = true
 			continue
@@ -109,7 +106,7 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 	}
 }
 
-// add records one entry. If it cannot be understood, the table stays behind until the next base.
+// If add does not understand the entry, the table is out of date until the next base.
 func (j *journal) add(e *core.Entry) (changed bool) {
 	j.after = e.Seq
 	j.since += len(e.Payload)
@@ -141,7 +138,6 @@ func (j *journal) add(e *core.Entry) (changed bool) {
 	return true
 }
 
-// partSize returns the largest size of a part of a plan in a store.
 func partSize(l core.Limits) int {
 	if l.WriteBytes > 0 {
 		return max(min(partBytes, l.WriteBytes-64), 64)
@@ -149,15 +145,15 @@ func partSize(l core.Limits) int {
 	return partBytes
 }
 
-// Limits of the log after a base, in addition to the base's size. Above these limits, the next
-// base is written.
+// The assigner writes a new base when the entries after the last base exceed these limits plus that
+// base's size.
 const (
 	baseEvery   = 256 << 10
 	baseEntries = 512
 )
 
-// write appends a change and applies it to the table. If much was written since the last base, or
-// the log cannot be understood, it writes a base instead. It then trims the entries that the base
+// write appends a change and applies it to the table. If the log has grown a lot since the last
+// base, or cannot be understood, write appends a base instead, and trims the entries that the base
 // replaces.
 func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
 	next, err := j.table.apply(c)
@@ -187,7 +183,7 @@ func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, s
 	if c.Base {
 		j.gap, j.base, j.since, j.highest = nil, bytes, 0, j.form
 		if first > 1 {
-			// If only the trim fails, the log is longer than needed until the next base.
+			// If only the trim fails, the log stays longer than needed until the next base.
 			if _, err := lease.Commit(ctx, core.Trim(first-1)); err != nil {
 				return lease.Err()
 			}

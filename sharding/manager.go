@@ -17,10 +17,11 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
 	"github.com/tenure-go/tenure/internal/seam"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Manager shares a set of shards among the members of a namespace, for one process. It runs
-// alongside the process's Elector. All methods are safe for concurrent use.
+// Manager distributes a set of shards among the members of a namespace. Each process runs one
+// Manager alongside its Elector. All methods are safe for concurrent use.
 type Manager struct {
 	b      core.Backend
 	e      *core.Elector
@@ -29,65 +30,63 @@ type Manager struct {
 	limits core.Limits
 
 	wake chan struct{} // the loop has work
-	news chan struct{} // the assigner's log has news
+	news chan struct{} // the assigner's log has new entries
 
 	watched chan struct{}             // Picture was called
 	reads   atomic.Bool               // this member's assigner reads loads
 	blind   atomic.Bool               // this member does not understand the plans
-	refused atomic.Int64              // it is not the assigner before then, since it did not understand the plans
-	form    byte                      // newest form of plans that it reads
-	calm    atomic.Pointer[core.View] // the last view in which every member of the table lived
+	refused atomic.Int64              // until this time, the member does not plan, because it did not understand the plans
+	form    byte                      // newest form of plans that this member can read
+	calm    atomic.Pointer[core.View] // the last view in which every member of the table was alive
 
-	lines  rhythm.Rhythm // of failures after which a call is repeated, by the kind of call
-	ranges rhythm.Rhythm // of changes of ranges, by shard
+	lines  rhythm.Rhythm // log lines about failures after which a call is repeated, by the kind of call
+	ranges rhythm.Rhythm // log lines about changes of ranges, by shard
 
 	mu      sync.Mutex
 	ran     bool
 	table   *assignments
-	changed chan struct{} // closed when the table is replaced, or a range was given up
+	changed chan struct{} // closed when the table was replaced or a range was given up
 	slices  map[string]*Slice
 	meters  map[string]*meter
-	lanes   *lanes
-	loads   map[string]float64 // by shard, for Picture; replaced, never modified
+	loads   map[string]float64 // loads by shard, for Picture; replaced, never modified
 	loadsAt time.Time
-	drained bool // by Drain
+	drained bool // set by Drain
 	emptied chan struct{}
 
-	// Only the loop uses the fields below.
-	known     *assignments // the table from which the rest follows
-	fixed     []string     // of Options.Shards, sorted
-	names     []string     // fixed and the keyspace's, sorted; the fields below are by name
-	at        []int32      // index in known of each own shard, or None
+	// Only loop's goroutine uses the fields below.
+	known     *assignments // the table from which the fields below follow
+	fixed     []string     // the shards of Options.Shards, sorted
+	names     []string     // fixed and the keyspace's shards, sorted; the fields below are by name
+	at        []int32      // index of each name in known, or None
 	heirs     []int32
 	prefs     []seam.Preference
 	contended []bool
 	suspects  []*suspicion
 	top       int  // the most deaths of any suspect
-	cautious  bool // heirs leave suspects alone, which are at most half of all shards
+	cautious  bool // heirs do not claim suspects, which are at most half of all shards
 	seen      []sight
-	aside     bool // the elector knows of shards that are set aside
+	aside     bool // the table last passed to setAside had suspects
 	prep      *preparer
-	work      context.Context // for work outside the loop
+	work      context.Context // context of work outside the loop
 	began     time.Time
-	plans     []planTime // when each was known, since began
-	waiting   bool       // for a member that prepares a shard
+	plans     []planTime // when each plan became known, as time since began
+	waiting   bool       // waiting for a member that prepares a shard
 	assigning bool       // contends for the assigner's shard
 	shown     bool       // the member has published its mark
-	draining  bool       // as last published
+	draining  bool       // the value that was last published
 	leftAt    time.Time
 }
 
-// A sight records when a lease of a shard was first seen. The table at that time may be older than
-// the lease, so only a later plan moves the shard away.
+// A sight records when this member first saw its lease on a shard. The table at that time may be
+// older than the lease, so only a later plan moves the shard away.
 type sight struct {
 	token  core.Token
 	number int64
 }
 
-// Run serves this member's share of the shards until ctx ends. It uses a Manager with its own
-// Elector, which runs for as long as the Manager needs it. The error joins those of NewElector,
-// NewManager and both Run methods. When Run returns, every goroutine has ended, except those of
-// handlers that do not return (core.ErrStuck).
+// Run creates a Manager and an Elector, and serves this member's share of the shards until ctx
+// ends. The error joins the errors from NewElector, NewManager and both Run methods. When Run
+// returns, only stuck handlers are still running (core.ErrStuck).
 func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error {
 	var c core.Options
 	if o != nil && o.Elector != nil {
@@ -113,9 +112,9 @@ func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error 
 	return errors.Join(err, <-ended)
 }
 
-// NewManager returns a Manager that shares out shards among the members of b's namespace. While
-// this process owns a shard, h serves it. The caller runs the Elector, on the same backend, until
-// the Manager's Run has returned. NewManager does no I/O.
+// NewManager returns a Manager that distributes shards among the members of b's namespace. While
+// this process owns a shard, h serves the shard. The Elector must use the same backend, and the
+// caller must run it until the Manager's Run has returned. NewManager does no I/O.
 func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*Manager, error) {
 	if b == nil || e == nil || h == nil {
 		return nil, fmt.Errorf("tenure: %w: sharding needs a backend, an elector and a handler", core.ErrInvalid)
@@ -124,32 +123,33 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	if err != nil {
 		return nil, err
 	}
-	served := func(ctx context.Context, l *core.Lease) error {
+	m := &Manager{
+		b: b, e: e, o: c, form: formVersion, ranges: rhythm.Rhythm{Keys: 8}, fixed: names, limits: b.Info().Limits,
+		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), watched: make(chan struct{}, 1), emptied: make(chan struct{}),
+		changed: make(chan struct{}), slices: map[string]*Slice{}, meters: map[string]*meter{}, table: &assignments{},
+	}
+	m.h = func(ctx context.Context, l *core.Lease) error {
 		name := l.Shard()
 		if _, err := c.Keyspace.index(name); err == nil {
 			name = c.Keyspace.Name
 		}
-		return h(keyspace.With(ctx, name), l)
-	}
-	m := &Manager{
-		b: b, e: e, h: served, o: c, form: formVersion, ranges: rhythm.Rhythm{Keys: 8}, fixed: names, limits: b.Info().Limits,
-		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), watched: make(chan struct{}, 1), emptied: make(chan struct{}),
-		changed: make(chan struct{}), slices: map[string]*Slice{}, meters: map[string]*meter{}, lanes: newLanes(), table: &assignments{},
+		return h(context.WithValue(keyspace.With(ctx, name), managerKey{}, m), l)
 	}
 	m.prep = &preparer{m: m, at: map[string]*preparation{}}
 	m.rename(names)
 	return m, nil
 }
 
-// Run takes part until ctx ends. Then it empties this member: the assigner gives its shards to
-// others, and each is handed over when its handler has returned. Run returns when no shard is left,
-// or at the end of the leave budget (Options.LeaveBudget). Do not stop the Elector before Run has
-// returned.
+// Run serves this member's shards until ctx ends, and then hands all of them over. The assigner
+// then assigns the shards to other members, and Run hands each shard over when its handler has
+// returned. Run returns when this member owns no shard, or at the end of the leave budget
+// (Options.LeaveBudget). Do not stop the Elector before Run has returned.
 //
-// If everything was handed over, the error is nil. At the end of the leave budget, it states how
-// many shards are left; the Elector gives them back when it stops. If handlers do not return, the
-// error matches core.ErrStuck, and names their shards. If the Elector ended first, it matches
-// core.ErrStopped. Call Run once. When it returns, every goroutine has ended.
+// If Run has handed every shard over, the error is nil. If the leave budget ends first, the error
+// contains the number of shards that are left. The Elector releases these shards when it stops. If
+// handlers do not return, the error matches core.ErrStuck and lists their shards. If the Elector
+// ends first, the error matches core.ErrStopped. Call Run only once. When Run returns, its
+// goroutines have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	ran := m.ran
@@ -158,7 +158,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if ran {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Manager", core.ErrStopped)
 	}
-	// Leaving needs all other work to continue.
+	// While the member leaves, all its other work must continue.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -179,8 +179,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.loop(ctx, views, failed)
 }
 
-// If on is true, Drain has this member's shards moved away. If it is false, the member takes
-// shards again. Drain does not wait: use Emptied.
+// Drain requests that this member's shards move to other members or, if on is false, that this
+// member may get shards again. Drain does not wait for the moves. To wait, use Emptied.
 func (m *Manager) Drain(on bool) {
 	m.mu.Lock()
 	m.drained = on
@@ -195,16 +195,15 @@ func (m *Manager) Drain(on bool) {
 	signal(m.wake)
 }
 
-// Emptied returns a channel that is closed when this member is drained or leaving and has no shard
-// left.
+// Emptied returns a channel that is closed when this member is drained or leaving and no longer
+// owns a shard.
 func (m *Manager) Emptied() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.emptied
 }
 
-// Assignments returns the assignments that this member knows, in the order of the shards'
-// names.
+// Assignments returns the assignments that this member knows, sorted by shard name.
 func (m *Manager) Assignments() []Assignment {
 	t := m.assigned()
 	out := make([]Assignment, len(t.names))
@@ -220,7 +219,7 @@ func (m *Manager) assigned() *assignments {
 	return m.table
 }
 
-// setTable replaces the table, and makes slices carry out its changes.
+// setTable replaces the table, and makes the slices carry out the changes.
 func (m *Manager) setTable(t *assignments) {
 	m.mu.Lock()
 	m.table = t
@@ -236,7 +235,6 @@ func (m *Manager) setTable(t *assignments) {
 	signal(m.wake)
 }
 
-// announce wakes slices that wait for another table, or for a range.
 func (m *Manager) announce() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -244,18 +242,16 @@ func (m *Manager) announce() {
 	m.changed = make(chan struct{})
 }
 
-// slice returns the open slice of a shard, or nil.
 func (m *Manager) slice(shard string) *Slice {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.slices[shard]
 }
 
-// Map returns the map of the keyspace's ranges that this member knows. Before the first plan is
-// known, and without a keyspace, it returns nil.
+// Map returns the map of the keyspace's ranges that this member knows. It returns nil before the
+// first plan is known, and without a keyspace.
 func (m *Manager) Map() *Map { return m.assigned().ranged() }
 
-// indexOf returns the place of a shard in the table.
 func indexOf(t *assignments, shard string) (int, bool) { return slices.BinarySearch(t.names, shard) }
 
 func signal(c chan struct{}) {
@@ -265,7 +261,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// watch passes views on, one at a time, and skips intermediate ones.
+// watch passes views to the loop one at a time, and skips intermediate views.
 func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed chan<- error) {
 	var v *core.View
 	for {
@@ -287,7 +283,7 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 	}
 }
 
-// follow keeps the table up to date with the assigner's log. It reads the log on hints from tail.
+// follow reads the assigner's log, and updates the table, whenever tail signals new entries.
 func (m *Manager) follow(ctx context.Context) {
 	j := journalOf(m.b)
 	j.newest = m.form
@@ -304,7 +300,7 @@ func (m *Manager) follow(ctx context.Context) {
 		if changed {
 			m.setTable(j.table)
 		}
-		if err == nil && m.o.OnRange != nil { // not for earlier plans
+		if err == nil && m.o.OnRange != nil { // OnRange is not called for plans from before the first read
 			j.tell = m.tellRanges
 		}
 		if ctx.Err() != nil {
@@ -333,8 +329,8 @@ func (m *Manager) follow(ctx context.Context) {
 	}
 }
 
-// understood records whether the plans can be understood. If they cannot, it reports this once a
-// minute. said is the time of its last report.
+// If this member does not understand the plans, understood logs an error once a minute. It returns
+// the time of the last log line.
 func (m *Manager) understood(j *journal, said time.Time) time.Time {
 	blind, now := j.blind(m.o.Keyspace), time.Now()
 	if m.blind.Swap(blind != nil) != (blind != nil) || m.refused.Load() != 0 {
@@ -351,20 +347,20 @@ func (m *Manager) understood(j *journal, said time.Time) time.Time {
 
 const (
 	callTimeout = 5 * time.Second
-	resync      = 30 * time.Second       // between two looks at the log without a hint (S13)
-	retry       = 250 * time.Millisecond // after a call that failed; see longer
+	resync      = 30 * time.Second       // time between two reads of the log without a hint (S13)
+	retry       = 250 * time.Millisecond // wait after a call that failed; see longer
 	tailPage    = 256
 )
 
-// longer returns the wait after another failure.
 func longer(wait time.Duration) time.Duration { return min(2*wait, callTimeout) }
 
-// trying logs an error after which the Manager tries again.
+// The Manager will repeat the call that failed.
 func (m *Manager) trying(err error) {
 	m.o.Logger.Warn("tenure: sharding: trying again", slog.Any("error", err))
 }
 
-// tried logs errors of a repeated call at growing intervals, and when the call works again. call completes the text "tenure: ".
+// tried logs a repeated call's errors at growing intervals, and its next success. In the log line,
+// the text of call follows "tenure: ".
 func (m *Manager) tried(call string, err error) {
 	now := time.Now()
 	if err != nil {
@@ -377,7 +373,6 @@ func (m *Manager) tried(call string, err error) {
 	}
 }
 
-// tail waits for entries of the assigner's log.
 func (m *Manager) tail(ctx context.Context) {
 	var cursor driver.Cursor
 	for wait := retry; ctx.Err() == nil; {
@@ -403,7 +398,7 @@ func (m *Manager) tail(ctx context.Context) {
 	}
 }
 
-// loop keeps what this process contends for in line with the table, until the process has left.
+// Until this process has left, loop makes it contend for the shards in the table.
 func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-chan error) error {
 	var v *core.View
 	done := ctx.Done()
@@ -441,7 +436,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		}
 		began := time.Now()
 		if m.leaving() {
-			v = m.e.View() // the last view passed on may be from before a grant
+			v = m.e.View() // the last view that was passed to the loop may be older than a grant
 		}
 		empty, err := m.reconcile(v)
 		if err != nil {
@@ -450,8 +445,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		if empty && ending {
 			return stuckErr(v, m.names)
 		}
-		// With very many shards, a look takes milliseconds. Leave the processor to the
-		// handlers.
+		// With very many shards, reconcile takes milliseconds. The pause lets the handlers run.
 		if took := time.Since(began); took > time.Millisecond {
 			pause(context.Background(), min(4*took, 200*time.Millisecond))
 		}
@@ -464,7 +458,7 @@ func (m *Manager) leaving() bool {
 	return m.drained
 }
 
-// learn derives the shards and the preferred claimants of each from a new table.
+// learn derives the shards, and each shard's preferred claimants, from a new table.
 func (m *Manager) learn(t *assignments) error {
 	if m.o.Keyspace.Name != "" && t.keys.same(m.o.Keyspace) {
 		m.rename(m.all(t))
@@ -472,7 +466,7 @@ func (m *Manager) learn(t *assignments) error {
 	same := slices.Equal(t.names, m.names)
 	m.setAside(t)
 	m.remember(t.number)
-	m.known, m.heirs = t, heirs(t.members, t.owner)
+	m.known, m.heirs = t, assign.Heirs(t.members, t.owner)
 	clear(m.suspects)
 	next := 0
 	m.top = t.top()
@@ -489,16 +483,16 @@ func (m *Manager) learn(t *assignments) error {
 	for i, name := range m.names {
 		k := int32(i)
 		if !same {
-			k = None
+			k = assign.None
 			if j, ok := slices.BinarySearch(t.names, name); ok {
 				k = int32(j)
 			}
 		}
 		m.at[i] = k
 		p := seam.Preference{Shard: name}
-		if k != None {
+		if k != assign.None {
 			p.First = t.session(int(k))
-			if h := m.heirs[k]; h != None {
+			if h := m.heirs[k]; h != assign.None {
 				p.Second = t.members[h].ID
 			}
 		}
@@ -510,7 +504,7 @@ func (m *Manager) learn(t *assignments) error {
 	return m.e.Internal(seam.Key{}).Prefer(changed...)
 }
 
-// setAside passes the shards that should have no owner to the elector.
+// setAside informs the Elector which shards should have no owner, and why.
 func (m *Manager) setAside(t *assignments) {
 	if len(t.suspects) == 0 && !m.aside && m.known != nil && t.next == m.known.next && len(t.names) == len(m.known.names) {
 		return
@@ -525,8 +519,8 @@ func (m *Manager) setAside(t *assignments) {
 	m.e.Internal(seam.Key{}).SetAside(aside)
 }
 
-// all returns the shards to contend for: the fixed ones, and those of the table's keyspace. The
-// keyspace's come from the table alone, so that there is one map of the ranges.
+// This member contends for the fixed shards and the keyspace's shards. The latter come only from
+// the table, so that all members use the same map of the ranges.
 func (m *Manager) all(t *assignments) []string {
 	own := slices.Equal(t.specs, m.o.Shards)
 	if own {
@@ -542,8 +536,8 @@ func (m *Manager) all(t *assignments) []string {
 	return slices.Compact(out)
 }
 
-// rename replaces the list of shards. It keeps the state of shards that stay, and withdraws from
-// the others.
+// rename replaces the list of shards. It keeps the state of the shards that stay in the list, and
+// withdraws from the other shards.
 func (m *Manager) rename(names []string) {
 	if slices.Equal(names, m.names) {
 		return
@@ -567,11 +561,10 @@ func (m *Manager) rename(names []string) {
 	if len(gone) > 0 {
 		asked, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = m.e.Withdraw(asked, gone...) // fails only because it does not wait
+		_ = m.e.Withdraw(asked, gone...) // fails only because the call does not wait
 	}
 }
 
-// standForAssigner starts or stops contending for the assigner's shard.
 func (m *Manager) standForAssigner(want bool) error {
 	if want == m.assigning {
 		return nil
@@ -582,13 +575,13 @@ func (m *Manager) standForAssigner(want bool) error {
 	}
 	asked, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = m.e.Withdraw(asked, assigner) // not waited for
+	_ = m.e.Withdraw(asked, assigner) // does not wait
 	return nil
 }
 
-// show publishes that this member has a Manager, and whether it is draining. It does not wait: the
-// elector sends the update until the store has it, and joins with it. An error means that the mark
-// does not fit into the member's metadata.
+// show publishes, without waiting, that this member has a Manager, and whether it is draining. The
+// Elector repeats the update until the store has accepted it, and includes it when the member
+// joins. If the mark does not fit into the member's metadata, show returns an error.
 func (m *Manager) show(draining bool) error {
 	if m.shown && m.draining == draining {
 		return nil
@@ -609,7 +602,6 @@ func (m *Manager) show(draining bool) error {
 	return nil
 }
 
-// late returns the error for shards that were not handed over within the leave budget.
 func (m *Manager) late(v *core.View) error {
 	n := 0
 	for i := range v.Leases {
@@ -620,7 +612,7 @@ func (m *Manager) late(v *core.View) error {
 	return errors.Join(fmt.Errorf("tenure: %d shards are not handed over within the leave budget: the elector releases them when it stops", n), stuckErr(v, m.names))
 }
 
-// stuckErr returns an error with the shards whose handler does not return, or nil.
+// If all handlers return, stuckErr returns nil.
 func stuckErr(v *core.View, names []string) error {
 	var stuck []string
 	for _, l := range v.Leases {

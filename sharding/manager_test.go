@@ -19,10 +19,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Members get even shares. A member that joins gets its share within an interval, with no more
-// moves than needed, and a member that leaves is emptied before it goes.
+// Members get even shares. A new member gets its share within an interval, with no more moves than
+// needed. A member that leaves first hands over its shards.
 func TestJoinAndLeave(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -50,8 +51,8 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// Run is a Manager with an Elector: its member serves, is emptied at the end of its context, and reports
-// the end of either.
+// Run runs a Manager and an Elector. The member serves shards, and hands them over when the context
+// ends. Run returns the errors of the Manager and the Elector.
 func TestRun(t *testing.T) {
 	bubble(t, func(w *world) {
 		open := func() *kv.Backend {
@@ -94,12 +95,12 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// Heirs answer a crash without waiting for a plan, and the next plan moves nothing, even if the
-// assigner died.
+// After a crash, even of the assigner, heirs claim shards without waiting for a plan, and the next
+// plan moves nothing.
 func TestCrashGoesToTheHeirs(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c", "d"} {
-			// So long that no plan comes in between.
+			// The interval is so long that no plan is made in between.
 			w.member(n, func(_ *member, o *Options) { o.Interval = 2 * time.Second; o.Penalty = time.Second })
 		}
 		for from := time.Now(); len(w.owners()) < 30 || w.members[0].assigned().number == 0 || !even30(w.spread(), 4); {
@@ -176,7 +177,7 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 		})
 		w.shares(ttl, map[string]int{"": 2, "a": 28})
 		w.member("b")
-		// One or both of the stuck ones may be among those that move.
+		// One or both of the stuck shards may be among the shards that move.
 		from := time.Now()
 		for w.spread()["b"] < 13 {
 			if time.Since(from) > 2*interval {
@@ -184,7 +185,8 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		// On leaving, all but the stuck shards move, and Run names the stuck ones.
+		// When a member leaves, all shards except the stuck shards move, and Run names the stuck
+		// shards.
 		a.stop()
 		err := <-a.ran
 		var stuck *core.StuckError
@@ -203,7 +205,8 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 	})
 }
 
-// A member that leaves publishes this before it is emptied, once for Manager and Elector.
+// Before a member hands its shards over to leave, it publishes once that it is draining, for the
+// Manager and the Elector together.
 func TestLameDuck(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.lameDuck = 10 * ttl
@@ -232,7 +235,8 @@ func TestLameDuck(t *testing.T) {
 	})
 }
 
-// If a handler fails on one member, its shards move elsewhere, and do not move back and forth.
+// If a handler keeps failing on one member, the member's shards move elsewhere, and not back and
+// forth.
 func TestFailingHandlerIsPunished(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -248,7 +252,7 @@ func TestFailingHandlerIsPunished(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		w.shares(2*ttl, map[string]int{"a": 30})
-		// Each shard is tried by its assignment and, rarely, as a standby.
+		// The member tries a shard because of an assignment or, rarely, as a standby.
 		if tries == 0 || tries > 600 {
 			w.Errorf("b was granted a shard %d times in a minute", tries)
 		}
@@ -256,10 +260,11 @@ func TestFailingHandlerIsPunished(t *testing.T) {
 	})
 }
 
-// Without an assigner members share by rank, and with one by plan.
+// Without an assigner, members share the shards by rank. With an assigner, members share the shards
+// according to the plan.
 func TestWithoutAssigner(t *testing.T) {
 	bubble(t, func(w *world) {
-		// Another process holds the assigner's shard, and plans nothing.
+		// Another process holds the assigner's shard, but does not plan.
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
 		if err != nil {
 			w.Fatal(err)
@@ -300,7 +305,7 @@ func TestWithoutAssigner(t *testing.T) {
 	})
 }
 
-// Drain empties a member that stays. When it ends, the member gets its share again.
+// Drain empties a member that stays. When the drain ends, the member gets its share again.
 func TestDrainAndBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, _ := w.member("a"), w.member("b")
@@ -319,7 +324,7 @@ func TestDrainAndBack(t *testing.T) {
 	})
 }
 
-// Any number of members may drain at once, and no record of it is left.
+// Any number of members may drain at the same time, and no record of the drain is left.
 func TestManyDrainAtOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		for i := range 20 {
@@ -364,7 +369,7 @@ func TestDrainOutlivesTheSession(t *testing.T) {
 	})
 }
 
-// A Manager takes shards although another one left before on the same Elector.
+// A Manager takes shards even if an earlier Manager has left on the same Elector.
 func TestManagerAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, _ := w.member("a"), w.member("b")
@@ -385,7 +390,7 @@ func TestManagerAgain(t *testing.T) {
 	})
 }
 
-// The shares follow weights that change at run time, and a member that marks itself as draining is
+// The shares follow weights that change at run time. A member that marks itself as draining is
 // emptied.
 func TestUpdateMovesShards(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -407,7 +412,8 @@ func TestUpdateMovesShards(t *testing.T) {
 	})
 }
 
-// An assigner dies with half a plan written: the next one's plan counts (W3).
+// If an assigner dies after it has written half a plan, only the next assigner's plan takes effect
+// (W3).
 func TestHalfWrittenPlan(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -415,7 +421,7 @@ func TestHalfWrittenPlan(t *testing.T) {
 		time.Sleep(2 * interval)
 		o, _ := a.e.View().Owner(assigner)
 		number := a.assigned().number
-		// The first of two parts of a plan that gives everything to nobody.
+		// This is the first of two parts of a plan that takes all shards from their owners.
 		c := &planChange{Number: number + 1, Gone: []int32{0}}
 		parts := c.encode(4)
 		if len(parts) < 2 {
@@ -448,8 +454,8 @@ func TestHalfWrittenPlan(t *testing.T) {
 	})
 }
 
-// lastSession returns another session on the member's backend. The store checks the fence, not the
-// sender.
+// lastSession returns another session on the member's backend, because the store checks the fence
+// and not the sender.
 func lastSession(w *world, m *member) driver.Session {
 	s, err := m.b.Join(w.Context(), core.Member{Session: "0123", Node: "forger", TTL: time.Hour})
 	if err != nil {
@@ -462,8 +468,8 @@ func lastSession(w *world, m *member) driver.Session {
 	return s
 }
 
-// A member that leaves checks the shards that it has by then. A shard that was granted since the
-// last view is not forgotten, nor is a shard whose withdrawal has begun and not ended.
+// A member that leaves checks which shards it has at that time. It overlooks neither a shard that
+// was granted since the last view, nor a shard whose withdrawal has begun but not ended.
 func TestLeaveLooksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		free := make(chan struct{})
@@ -478,7 +484,7 @@ func TestLeaveLooksAgain(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())
 		ran := make(chan error, 1)
 		go func() { ran <- m.loop(ctx, views, nil) }()
-		views <- m.e.View() // before anything was contended for, and no other after it
+		views <- m.e.View() // from before the first contention; there is no later view
 		time.Sleep(ttl)
 		if n := len(m.e.View().Leases); n < 30 {
 			w.Fatalf("%d leases", n)
@@ -539,7 +545,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// The reply to an assigner's read is lost, and it learns nothing else. It reads again, and plans.
+// The reply to an assigner's read is lost, and the assigner gets no other news. It repeats the
+// read, and plans.
 func TestAssignerAsksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		noErr := func(_ *member, o *Options) { o.Logger = nil }
@@ -548,15 +555,15 @@ func TestAssignerAsksAgain(t *testing.T) {
 		b := w.member("b", noErr)
 		w.shares(2*interval, map[string]int{"a": 15, "b": 15})
 		b.link.Set(kvfault.Read, kvfault.DropReply)
-		w.members[0].crash() // the assigner: it was alone
+		w.members[0].crash() // this member is the assigner, because it was alone
 		w.shares(3*ttl, map[string]int{"b": 30})
-		b.link.Heal() // what was asked before is not answered any more
+		b.link.Heal() // earlier requests are not answered
 		w.member("c", noErr)
 		w.shares(2*callTimeout, map[string]int{"b": 15, "c": 15})
 	})
 }
 
-// An owner learns of its leases later than of a plan that moves them, so it may not follow that
+// An owner that learns of its leases after it learned of a plan that moves them may not follow that
 // plan. The assigner writes the moves again, although no view changes.
 func TestMovesAreWrittenAgain(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -565,7 +572,7 @@ func TestMovesAreWrittenAgain(t *testing.T) {
 		var manage context.Context
 		manage, a.stop = context.WithCancel(context.Background())
 		go func() { a.ran <- a.loop(manage, views, failed) }()
-		views <- a.e.View() // before anything was contended for, and no other after it
+		views <- a.e.View() // from before the first contention; there is no later view
 		read := func(owners int) {
 			plans, err := readTable(context.Background(), a.b)
 			if err != nil {
@@ -592,7 +599,7 @@ func TestMovesAreWrittenAgain(t *testing.T) {
 	})
 }
 
-// Replies get lost, the log is read late: nothing is forgotten (W1).
+// Even if replies are lost and the log is read late, no shard is forgotten (W1).
 func TestFlakyLinks(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c"} {
@@ -637,17 +644,17 @@ func TestOptions(t *testing.T) {
 		{&Options{Shards: []string{"a"}, Interval: -1}, "Interval"},
 		{&Options{Shards: []string{"a"}, Interval: 1}, "Interval"},
 		{&Options{Shards: []string{"a"}, Penalty: -1}, "Penalty"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{High: 2}, Assigner: Balance{}}, "no effect"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{MovesPerMinute: -1}}, "Balance.MovesPerMinute -1"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{SplitAbove: math.NaN()}}, "Balance.SplitAbove NaN"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{Budget: -1}}, "Balance.Budget -1"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{Low: 0.5}}, "Balance.Low 0.5"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{High: 1.2, Low: 1.3}}, "no Low above High"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{MinShards: 9, MaxShards: 8}}, "Balance.MinShards 9"},
-		{&Options{Shards: []string{"a"}, Balance: Balance{Reserve: 2}}, "Balance.Reserve 2"},
-		{&Options{Shards: []string{"a"}, Assigner: Balance{Rules: Rules{Pin: map[string]string{"a/*": "n"}}}}, `Rules.Pin names "a/*"`},
-		{&Options{Shards: []string{"a"}, Balance: Balance{Rules: Rules{Exclude: map[string][]string{"": nil}}}}, `Rules.Exclude names ""`},
-		{&Options{Shards: []string{"a"}, Balance: Balance{Rules: Rules{Prefer: map[string]string{"*a": "z"}}}}, `Rules.Prefer names "*a"`},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{High: 2}, Assigner: assign.Balance{}}, "no effect"},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{MovesPerMinute: -1}}, "Balance.MovesPerMinute -1"},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{SplitAbove: math.NaN()}}, "Balance.SplitAbove NaN"},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{Budget: -1}}, "Balance.Budget -1"},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{Low: 0.5}}, "Balance.Low 0.5"},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{High: 1.2, Low: 1.3}}, "no Low above High"},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{MinShards: 9, MaxShards: 8}}, "Balance.MinShards 9"},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{Reserve: 2}}, "Balance.Reserve 2"},
+		{&Options{Shards: []string{"a"}, Assigner: assign.Balance{Rules: assign.Rules{Pin: map[string]string{"a/*": "n"}}}}, `Rules.Pin names "a/*"`},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{Rules: assign.Rules{Exclude: map[string][]string{"": nil}}}}, `Rules.Exclude names ""`},
+		{&Options{Shards: []string{"a"}, Balance: assign.Balance{Rules: assign.Rules{Prefer: map[string]string{"*a": "z"}}}}, `Rules.Prefer names "*a"`},
 	} {
 		_, _, err := x.o.resolve()
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(fmt.Sprint(err), x.want) {

@@ -4,234 +4,118 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 const (
-	// bins is the number of parts of equal width of a shard's range.
+	// A shard's range is divided into this number of equal parts.
 	bins = 16
-	// keyless is the cell of load that has no place in the range.
+	// The last cell is for load that cannot be placed in a part of the range.
 	keyless = bins
-	// leastWidth is the least width of a part; a narrower range is not divided. So a part has
-	// room for more than a hot key. If the rest is as narrow as a key, it has almost no load.
+	// The meter does not divide a range into parts narrower than leastWidth. A single hot key
+	// therefore never fills a whole part.
 	leastWidth = 1 << 16
-	// halfLife is the time after which load counts half as much.
+	// After each halfLife, a load's weight is halved.
 	halfLife = 10 * time.Second
-	// A key with more than hotShare of the shard's load is hot. The hottest maxHot are listed.
+	// A key with more than hotShare of the shard's load is hot. A meter lists at most maxHot hot
+	// keys.
 	hotShare = 0.02
 	maxHot   = 8
-	// counters is the number of keys in a sketch. It is above 1/hotShare, so that all hot keys are
-	// in it.
+	// The number of keys in a sketch exceeds 1/hotShare, so that the sketch contains all hot keys.
 	counters = 64
-	// samples is the approximate number of adds that enter the sketch between two reads.
+	// About this many adds enter the sketch between two reads.
 	samples = 512
-	// maxCost is the largest cost of an add, so that no sum overflows.
+	// The limit on an add's cost prevents the sums from overflowing.
 	maxCost = 1e30
-	// retired marks the cells of a grid that was replaced. It is a NaN. No sum is a NaN.
-	retired = 0x7ff8000000000001
-	// A grid doubles its stripes after maxClashes in one interval. After gridReads reads, it is
-	// replaced with a grid of one stripe, so that a shard that is no longer busy frees its memory.
-	maxClashes = 64
-	gridReads  = 64
 )
 
-// lanes hands out lanes; all meters of a process share one value.
-type lanes struct {
-	idle    sync.Pool // mostly returns the lane that the same processor put back
-	made    atomic.Uint32
-	stripes int // of a grid, at most: a power of two, and one for each processor up to 64
-}
-
-// lane belongs to one add while that add runs. It mostly stays on one processor, so its stripes
-// are in that processor's cache. A random stripe for each add would be in another processor's
-// cache.
-type lane struct {
-	stripe uint32
-	seed   uint64
-	_      [48]byte // a cache line
-}
-
-func newLanes() *lanes {
-	l := &lanes{stripes: 1}
-	for l.stripes < min(runtime.GOMAXPROCS(0), 64) {
-		l.stripes *= 2
-	}
-	return l
-}
-
-func (l *lanes) take() *lane {
-	if ln, ok := l.idle.Get().(*lane); ok {
-		return ln
-	}
-	return &lane{stripe: l.made.Add(1), seed: rand.Uint64()}
-}
-
-// random returns a number from 0 to 1, by a linear congruential generator (Knuth's MMIX).
-func (ln *lane) random() float64 {
-	ln.seed = ln.seed*6364136223846793005 + 1442695040888963407
-	return float64(ln.seed>>11) / (1 << 53)
-}
-
-// stripe holds the costs added since the last read, by part, as bits of a float64.
-type stripe struct {
-	cells [bins + 1]atomic.Uint64
-	_     [56]byte // up to whole cache lines
-}
-
-// grid receives adds. If there are enough stripes, each processor has its own.
-type grid struct {
-	r       Range
-	width   uint64
-	stripes []stripe // none, or a power of two
-	clashes atomic.Int32
-}
-
-// cell returns the cell of a hash.
-func (g *grid) cell(hash uint64) int {
-	if g.width == 0 || !g.r.Has(hash) {
-		return keyless
-	}
-	return int(min((hash-g.r.From)/g.width, bins-1))
-}
-
-// meter measures the load of one shard: its rate, its distribution in the shard's range, and its
-// hottest keys. It takes about 350 bytes. Once there is load, each stripe takes 200 bytes more.
-// An uncontended shard has one stripe. Keys take 1.5 KiB more.
+// From samples, meter estimates a shard's rate, its distribution in the shard's range, and its
+// hottest keys, with an error of about 1 %. A meter takes about 300 bytes, and another 1.5 KiB once
+// requests have keys.
 type meter struct {
-	lanes *lanes
-	grid  atomic.Pointer[grid]
-	// step is the cost per sample, as bits of a float64. An add of at least that cost enters the
-	// sketch. A cheaper add enters it with a probability of cost/step, as if it cost step. So each
-	// key's expected cost is its full cost, and rare expensive keys are not missed. This is
-	// threshold sampling (Duffield, Lund and Thorup, 2005).
+	// step contains the bits of a float64, the cost per sample. An add that costs at least step is
+	// always a sample. A cheaper add becomes a sample with the probability cost/step, and then
+	// counts as if its cost were step. Therefore, the expected sum equals the sum of the costs, and
+	// rare expensive keys are not missed. The method is threshold sampling (Duffield, Lund and
+	// Thorup, 2005).
 	step atomic.Uint64
 
-	// mu guards the rest. Reads and sampled adds take it, which happens a few hundred times a
-	// second. So it is seldom contended, and processors seldom lose the cache line above.
+	// mu guards the fields below. Only a few hundred reads and samples a second lock mu, so it is
+	// seldom contended.
 	mu      sync.Mutex
-	last    time.Time // of the last read
-	busy    time.Time // of the last read that found load
-	reads   int
-	seconds float64           // the time measured, decayed like the sums: a rate is their quotient
-	sums    [bins + 1]float64 // of costs, by cell, decayed
-	fresh   float64           // costs added since the last read
-	sampled int               // since the step was set
-	weight  float64           // the sum of the samples' weights
-	hot     *sketch           // nil until there are keys
+	r       assign.Range
+	width   uint64    // width of a part of r, or 0 if r is not divided
+	last    time.Time // time of the last read
+	busy    time.Time // time of the last read that found load
+	seconds float64   // the measured time, which decays like the sums; a rate is a sum divided by seconds
+	sums    [bins + 1]float64
+	fresh   float64 // costs added since the last read
+	sampled int     // number of samples since the step was set
+	weight  float64 // the sum of the samples' weights
+	hot     *sketch // nil until there are keys
 }
 
-// newMeter returns a meter of a shard with that range. An empty range is for a shard without keys.
-func newMeter(l *lanes, r Range, now time.Time) *meter {
-	m := &meter{lanes: l, last: now, busy: now}
-	m.grid.Store(&grid{r: r, width: binWidth(r)})
-	return m
+// If the shard has no keys, r is empty.
+func newMeter(r assign.Range, now time.Time) *meter {
+	return &meter{r: r, width: binWidth(r), last: now, busy: now}
 }
 
-// add counts the cost of a request for a key. It ignores costs that are negative, not finite, or
-// above 1e30.
+func (m *meter) cell(hash uint64) int {
+	if m.width == 0 || !m.r.Has(hash) {
+		return keyless
+	}
+	return int(min((hash-m.r.From)/m.width, bins-1))
+}
+
+// Costs that are negative, not finite, or above 1e30 are ignored.
 func (m *meter) add(hash uint64, cost float64) {
-	if !(cost > 0 && cost <= maxCost) {
-		return
-	}
-	ln := m.lanes.take()
-	step := math.Float64frombits(m.step.Load())
-	sample := cost >= step || ln.random()*step < cost
-	for {
-		g := m.grid.Load()
-		if m.enter(g, ln, g.cell(hash), cost) {
-			break
-		}
-	}
-	m.lanes.idle.Put(ln)
-	if sample {
-		m.sample(hash, max(cost, step))
-	}
-}
-
-// count counts the cost of a request without a key.
-func (m *meter) count(cost float64) {
-	if !(cost > 0 && cost <= maxCost) {
-		return
-	}
-	ln := m.lanes.take()
-	for !m.enter(m.grid.Load(), ln, keyless, cost) {
-	}
-	m.lanes.idle.Put(ln)
-}
-
-// enter adds a cost to a cell. If it returns false, the caller loads the grid again and retries.
-func (m *meter) enter(g *grid, ln *lane, cell int, cost float64) bool {
-	if len(g.stripes) == 0 {
-		m.grow(g)
-		return false
-	}
-	c := &g.stripes[ln.stripe&uint32(len(g.stripes)-1)].cells[cell]
-	old := c.Load()
-	if old == retired {
-		return false
-	}
-	if c.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+cost)) {
-		return true
-	}
-	m.clash(g, ln)
-	return false
-}
-
-// clash gives the lane another stripe after two adds met in the same one. If that happens
-// often, clash doubles the stripes, like Java's Striped64 (Lea).
-func (m *meter) clash(g *grid, ln *lane) {
-	ln.stripe = uint32(ln.random() * 64)
-	if len(g.stripes) < m.lanes.stripes && g.clashes.Add(1) == maxClashes {
-		m.grow(g)
-	}
-}
-
-// grow doubles the stripes of a grid, if it is still in use.
-func (m *meter) grow(g *grid) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.grid.Load() == g {
-		m.replace(g, g.r, max(1, 2*len(g.stripes)))
-	}
-}
-
-// replace moves the costs in a grid to the sums, and retires its cells. Adds that still use this
-// grid go to the new one. The caller holds the lock.
-func (m *meter) replace(g *grid, r Range, stripes int) {
-	m.grid.Store(&grid{r: r, width: binWidth(r), stripes: make([]stripe, stripes)})
-	m.drain(g, retired)
-}
-
-// drain moves the costs in a grid to the sums, and stores a value in all cells.
-func (m *meter) drain(g *grid, leave uint64) {
-	for i := range g.stripes {
-		for k := range g.stripes[i].cells {
-			c := &g.stripes[i].cells[k]
-			if c.Load() == leave {
-				continue // a read leaves the cache line of an idle stripe in its place
+	if weight := m.sampleOf(cost); weight > 0 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		at := m.cell(hash)
+		if at != keyless {
+			if m.hot == nil {
+				m.hot = &sketch{}
 			}
-			cost := math.Float64frombits(c.Swap(leave))
-			m.sums[k] += cost
-			m.fresh += cost
+			m.hot.add(hash, weight)
 		}
+		m.sample(at, weight)
 	}
 }
 
-// sample puts a key in the sketch. If there are too many samples for one interval, it raises the
-// step immediately, before the next read does.
-func (m *meter) sample(hash uint64, weight float64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.grid.Load().cell(hash) != keyless {
-		if m.hot == nil {
-			m.hot = &sketch{}
-		}
-		m.hot.add(hash, weight)
+func (m *meter) count(cost float64) {
+	if weight := m.sampleOf(cost); weight > 0 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.sample(keyless, weight)
 	}
+}
+
+// If the add is not a sample, sampleOf returns 0.
+func (m *meter) sampleOf(cost float64) float64 {
+	if !(cost > 0 && cost <= maxCost) {
+		return 0
+	}
+	step := math.Float64frombits(m.step.Load())
+	if cost >= step {
+		return cost
+	}
+	if rand.Float64()*step < cost {
+		return step
+	}
+	return 0
+}
+
+// If the interval already has too many samples, sample raises the step immediately instead of at
+// the next read. The caller holds m.mu.
+func (m *meter) sample(at int, weight float64) {
+	m.sums[at] += weight
+	m.fresh += weight
 	m.sampled++
 	if m.weight += weight; m.sampled == samples {
 		m.step.Store(math.Float64bits(2 * m.weight / samples))
@@ -239,17 +123,16 @@ func (m *meter) sample(hash uint64, weight float64) {
 	}
 }
 
-// setRange changes the shard's range. Load outside the new range goes to another shard with its
-// keys. A new part begins without load.
-func (m *meter) setRange(r Range) {
+// setRange drops the load outside the new range, because other shards now serve those keys. A new
+// part of the range begins without load.
+func (m *meter) setRange(r assign.Range) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	g := m.grid.Load()
-	if g.r == r {
+	if m.r == r {
 		return
 	}
-	m.replace(g, r, min(1, len(g.stripes)))
-	_, parts := m.layout(g)
+	_, parts := m.layout()
+	m.r, m.width = r, binWidth(r)
 	if parts != nil {
 		clear(m.sums[:])
 	}
@@ -261,50 +144,37 @@ func (m *meter) setRange(r Range) {
 	}
 }
 
-// read returns the cost per second, and its distribution in the range as 16 parts of equal width,
-// in the order of hashes. A hot key is a part of its own, and divides the part in which it lies in
-// two. If no request had a key, parts is nil. It is called about once a second, by one goroutine at
-// a time.
-func (m *meter) read(now time.Time) (rate float64, parts []Part) {
+// read returns the cost per second, divided among 16 parts of equal width, in the order of hashes.
+// A hot key is a separate part, and divides the part around it in two. If no request had a key,
+// parts is nil. One goroutine at a time calls read, about once a second.
+func (m *meter) read(now time.Time) (rate float64, parts []assign.Part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	g := m.grid.Load()
 	if d := now.Sub(m.last); d > 0 {
-		m.turn(g, now, d)
+		m.turn(now, d)
 	}
 	if m.seconds == 0 {
 		return 0, nil
 	}
-	rate, parts = m.layout(g)
+	rate, parts = m.layout()
 	for i := range parts {
 		parts[i].Load /= m.seconds
 	}
 	return rate / m.seconds, parts
 }
 
-// turn ends an interval of length d.
-func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
-	if m.reads++; m.reads%gridReads == 0 {
-		stripes := 0
-		if m.busy.Equal(m.last) { // otherwise the next adds would all wait for the lock to make one
-			stripes = 1
-		}
-		m.replace(g, g.r, stripes)
-	} else {
-		m.drain(g, 0)
-		g.clashes.Store(0)
-	}
+func (m *meter) turn(now time.Time, d time.Duration) {
 	m.seconds += d.Seconds()
 	m.step.Store(math.Float64bits(m.fresh / samples))
 	if m.fresh > 0 {
 		m.busy = now
 	} else if now.Sub(m.busy) > 10*halfLife {
-		clear(m.sums[:]) // a thousandth is left: the shard is idle, and its reports end
+		clear(m.sums[:]) // only a thousandth of the load is left, so the shard counts as idle, and its reports end
 		m.hot = nil
 	}
 	m.last, m.fresh, m.sampled, m.weight = now, 0, 0, 0
-	// Sums and time decay in the same way, so the rate stays the same until more of either
-	// arrives.
+	// The sums and the measured time decay by the same factor, so the decay does not change the
+	// rate.
 	f := math.Exp2(-float64(d) / float64(halfLife))
 	m.seconds *= f
 	for i := range m.sums {
@@ -315,34 +185,33 @@ func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
 	}
 }
 
-// layout returns the sum of the costs, and its parts in the range of a grid.
-func (m *meter) layout(g *grid) (sum float64, parts []Part) {
+func (m *meter) layout() (sum float64, parts []assign.Part) {
 	for _, x := range m.sums {
 		sum += x
 	}
-	if g.width == 0 || sum == m.sums[keyless] {
+	if m.width == 0 || sum == m.sums[keyless] {
 		return sum, nil
 	}
-	var hot []Part
+	var hot []assign.Part
 	if m.hot != nil {
 		hot = m.hot.hottest(hotShare * sum)
 	}
 	rest := [bins]float64(m.sums[:])
 	for i := range rest {
-		rest[i] += m.sums[keyless] / bins // it may lie anywhere
+		rest[i] += m.sums[keyless] / bins // this load may be anywhere in the range
 	}
 	for i := range hot {
-		x := &rest[g.cell(hot[i].Range.From)]
+		x := &rest[m.cell(hot[i].Range.From)]
 		hot[i].Load = min(hot[i].Load, *x)
 		*x -= hot[i].Load
 	}
-	return sum, lay(g.r, &rest, hot)
+	return sum, lay(m.r, &rest, hot)
 }
 
-// binWidth returns the width of a part of a range, or 0 if the range is not divided. The last part
-// also has the remainder.
-func binWidth(r Range) uint64 {
-	if r == (Range{}) {
+// If a range is too narrow to be divided, binWidth returns 0. The last part also includes the
+// remainder.
+func binWidth(r assign.Range) uint64 {
+	if r == (assign.Range{}) {
 		return 1 << 64 / bins
 	}
 	if w := (r.To - r.From) / bins; w >= leastWidth && !r.Empty() {
@@ -351,18 +220,17 @@ func binWidth(r Range) uint64 {
 	return 0
 }
 
-// bin returns the i-th part of a range that is divided.
-func bin(r Range, i int) Range {
+func bin(r assign.Range, i int) assign.Range {
 	w := binWidth(r)
-	b := Range{r.From + uint64(i)*w, r.From + uint64(i+1)*w}
+	b := assign.Range{From: r.From + uint64(i)*w, To: r.From + uint64(i+1)*w}
 	if i == bins-1 {
 		b.To = r.To
 	}
 	return b
 }
 
-// spread adds the load of p to the parts of r that it overlaps, in proportion.
-func spread(sums *[bins]float64, r Range, p Part) {
+// spread distributes p's load among the parts of r that p overlaps, in proportion to the overlap.
+func spread(sums *[bins]float64, r assign.Range, p assign.Part) {
 	if binWidth(r) == 0 || p.Range.Empty() {
 		return
 	}
@@ -376,9 +244,10 @@ func spread(sums *[bins]float64, r Range, p Part) {
 	}
 }
 
-// lay returns the parts of r, without the hot keys' load, and the hot keys, all in order of hashes.
-func lay(r Range, rest *[bins]float64, hot []Part) []Part {
-	out := make([]Part, 0, bins+2*len(hot))
+// The parts and the hot keys are in the order of hashes. The parts' loads exclude the hot keys'
+// load.
+func lay(r assign.Range, rest *[bins]float64, hot []assign.Part) []assign.Part {
+	out := make([]assign.Part, 0, bins+2*len(hot))
 	for i, load := range rest {
 		b := bin(r, i)
 		n := 0
@@ -386,9 +255,9 @@ func lay(r Range, rest *[bins]float64, hot []Part) []Part {
 			n++
 		}
 		room, at := float64(b.To-b.From-uint64(n)), b.From
-		piece := func(to uint64) { // b.To may be 0, for 2^64: the difference is right, too
+		piece := func(to uint64) { // also right if b.To is 0, which represents 2^64
 			if to != at {
-				out = append(out, Part{Range{at, to}, load * (float64(to-at) / room)})
+				out = append(out, assign.Part{Range: assign.Range{From: at, To: to}, Load: load * (float64(to-at) / room)})
 			}
 		}
 		for _, key := range hot[:n] {
@@ -402,13 +271,13 @@ func lay(r Range, rest *[bins]float64, hot []Part) []Part {
 	return out
 }
 
-// sketch counts the keys with the most load. It uses space-saving (Metwally, Agrawal and El
-// Abbadi, 2005), with counts that decay. A key without a counter takes over the lowest one and
-// adds to it.
+// sketch finds the keys with the most load by the Space-Saving algorithm (Metwally, Agrawal and El
+// Abbadi, 2005), with decaying counts. A key without a counter takes over the lowest counter and
+// adds its weight to that count.
 type sketch struct {
 	hash  [counters]uint64
 	count [counters]float64 // 0: free
-	over  [counters]float64 // the part of the count that earlier keys may have
+	over  [counters]float64 // the part of the count that may belong to earlier keys
 }
 
 func (s *sketch) add(hash uint64, weight float64) {
@@ -433,8 +302,7 @@ func (s *sketch) decay(f float64) {
 	}
 }
 
-// keep forgets keys outside a range.
-func (s *sketch) keep(r Range) {
+func (s *sketch) keep(r assign.Range) {
 	for i, h := range s.hash {
 		if !r.Has(h) {
 			s.count[i] = 0
@@ -442,17 +310,18 @@ func (s *sketch) keep(r Range) {
 	}
 }
 
-// hottest lists the keys that certainly have more than least, at most maxHot, in order of hashes.
-// The part of a count that comes from earlier keys is left out. It decays while the key stays hot.
-func (s *sketch) hottest(least float64) []Part {
-	var out []Part
+// hottest lists up to maxHot keys whose own load certainly exceeds least, in the order of hashes.
+// The part of a count that may belong to the counter's earlier keys is ignored, and decays while
+// the key stays hot.
+func (s *sketch) hottest(least float64) []assign.Part {
+	var out []assign.Part
 	for i, h := range s.hash {
 		if x := s.count[i] - s.over[i]; x > least {
-			out = append(out, Part{Range{h, h + 1}, x})
+			out = append(out, assign.Part{Range: assign.Range{From: h, To: h + 1}, Load: x})
 		}
 	}
-	slices.SortFunc(out, func(a, b Part) int { return cmp.Compare(b.Load, a.Load) })
+	slices.SortFunc(out, func(a, b assign.Part) int { return cmp.Compare(b.Load, a.Load) })
 	out = out[:min(len(out), maxHot)]
-	slices.SortFunc(out, func(a, b Part) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	slices.SortFunc(out, func(a, b assign.Part) int { return cmp.Compare(a.Range.From, b.Range.From) })
 	return out
 }

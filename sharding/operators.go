@@ -8,15 +8,17 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// obey gives the active operators' rules to the planner. It reports whether they may change
-// although the view does not.
+// obey passes the operators' active rules to the planner, and reports whether the rules may change
+// even if the view does not change.
 //
-// While the shard's record has the token that a rule names, a move counts as a pin, and a
-// resignation as an exclusion. The token changes when the resulting plan is carried out.
+// A rule may contain a token. While the shard's record has that token, a rule that moves the shard
+// pins it. A rule that resigns the lease excludes the owner's node. Once members have carried out
+// the resulting plan, the record has a different token.
 func (p *planner) obey(v *core.View, now time.Time) (again bool) {
-	p.Rules, p.Frozen, p.wall = Rules{}, false, now
+	p.Rules, p.Frozen, p.wall = assign.Rules{}, false, now
 	p.bounds, p.release = map[uint64]bool{}, map[string]bool{}
 	var once []*control.Rule
 	for i := range v.Rules {
@@ -32,9 +34,9 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 		case control.Drain:
 			p.Rules.Drain = append(p.Rules.Drain, r.Node)
 		case control.Pin:
-			p.Rules.pin(r.Shards, r.Node)
+			pin(&p.Rules, r.Shards, r.Node)
 		case control.Exclude:
-			p.Rules.exclude(r.Shards, r.Node)
+			exclude(&p.Rules, r.Shards, r.Node)
 		case control.Move, control.Resign:
 			once = append(once, r)
 		case control.Freeze:
@@ -45,32 +47,32 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 			if h, err := keyspace.ParseHash(r.Hash); err == nil {
 				p.bounds[h] = r.Kind == control.Split
 			}
-		case control.Stop, control.Resolve: // move nothing
+		case control.Stop, control.Resolve: // these rules move nothing
 		}
 	}
-	for _, r := range once { // after the rules that stay, which they override or narrow
+	for _, r := range once { // applied after the permanent rules, and overrides or narrows them
 		at, _ := v.Owner(r.Shards)
 		switch {
 		case r.Kind == control.Move:
-			p.Rules.pin(r.Shards, r.Node)
+			pin(&p.Rules, r.Shards, r.Node)
 		case at.Node != "":
-			nodes, _ := lookUp(p.Rules.Exclude, r.Shards)
-			p.Rules.exclude(r.Shards, slices.Concat(nodes, []string{at.Node})...)
+			nodes, _ := keyspace.LookUp(p.Rules.Exclude, r.Shards)
+			exclude(&p.Rules, r.Shards, slices.Concat(nodes, []string{at.Node})...)
 		}
 	}
 	return again
 }
 
-// bound adds to a plan the splits and merges that operators' rules request, and removes those that
-// they forbid.
-func (p *planner) bound(t *assignments, plan *Plan) {
+// bound adds the splits and merges that operators' rules request to a plan, and removes those that
+// the rules forbid.
+func (p *planner) bound(t *assignments, plan *assign.Plan) {
 	m := t.ranged()
 	if len(p.bounds) == 0 || m.Len() == 0 {
 		return
 	}
 	used := map[int32]bool{}
 	cuts := map[int32][]uint64{}
-	var merges []Merge
+	var merges []assign.Merge
 	for _, h := range slices.Sorted(maps.Keys(p.bounds)) {
 		i, _ := indexOf(t, m.ShardOf(h))
 		at := int32(i)
@@ -82,14 +84,14 @@ func (p *planner) bound(t *assignments, plan *Plan) {
 		case !p.bounds[h] && begins:
 			k, _ := indexOf(t, m.ShardOf(h-1))
 			if below := int32(k); !used[at] && !used[below] {
-				merges = append(merges, Merge{From: at, To: below})
+				merges = append(merges, assign.Merge{From: at, To: below})
 				used[at], used[below] = true, true
 			}
 		}
 	}
-	var splits []Split
+	var splits []assign.Split
 	for _, at := range slices.Sorted(maps.Keys(cuts)) {
-		splits = append(splits, Split{at, cuts[at]})
+		splits = append(splits, assign.Split{Shard: at, At: cuts[at]})
 	}
 	for _, s := range plan.Splits {
 		s.At = slices.DeleteFunc(slices.Clone(s.At), func(h uint64) bool { is, ruled := p.bounds[h]; return ruled && !is })
@@ -106,48 +108,16 @@ func (p *planner) bound(t *assignments, plan *Plan) {
 	plan.Splits, plan.Merges = splits, merges
 }
 
-func (r *Rules) pin(shards, node string) {
+func pin(r *assign.Rules, shards, node string) {
 	if r.Pin == nil {
 		r.Pin = map[string]string{}
 	}
 	r.Pin[shards] = node
 }
 
-func (r *Rules) exclude(shards string, nodes ...string) {
+func exclude(r *assign.Rules, shards string, nodes ...string) {
 	if r.Exclude == nil {
 		r.Exclude = map[string][]string{}
 	}
 	r.Exclude[shards] = append(r.Exclude[shards], nodes...)
-}
-
-// with returns r and o together. If both pin a shard, o's pin applies.
-func (r Rules) with(o Rules) Rules {
-	r.Drain = slices.Concat(r.Drain, o.Drain)
-	r.Pin, r.Prefer = first(o.Pin, r.Pin), first(o.Prefer, r.Prefer)
-	if len(o.Exclude) > 0 {
-		exclude := maps.Clone(r.Exclude)
-		if exclude == nil {
-			exclude = map[string][]string{}
-		}
-		for p, nodes := range o.Exclude {
-			more, _ := lookUp(r.Exclude, p)
-			exclude[p] = slices.Concat(more, nodes)
-		}
-		r.Exclude = exclude
-	}
-	return r
-}
-
-// first returns the entries of a, and the entries of b for shards without an entry in a.
-func first(a, b map[string]string) map[string]string {
-	if len(a) == 0 {
-		return b
-	}
-	out := maps.Clone(a)
-	for p, x := range b {
-		if _, has := lookUp(a, p); !has {
-			out[p] = x
-		}
-	}
-	return out
 }

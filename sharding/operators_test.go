@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// rule writes an operator's rule, or removes it, as the command tenure does.
 func (w *world) rule(make func(*control.Rule) (core.Op, error), r control.Rule) {
 	w.Helper()
 	b, err := memory.Open(context.Background(), w.store, "test", nil)
@@ -47,8 +46,8 @@ func (w *world) rule(make func(*control.Rule) (core.Op, error), r control.Rule) 
 	}
 }
 
-// TestOperators: a drained node is empty within a plan, a pinned shard is on its node after deaths,
-// and rules end when they are removed or expire.
+// TestOperators: a drained node is empty after one plan, a pinned shard stays on its node after
+// deaths, and rules end when they are removed or expire.
 func TestOperators(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -56,7 +55,7 @@ func TestOperators(t *testing.T) {
 		w.shares(2*ttl, map[string]int{"a": 15, "b": 15})
 		const plan = 5 * interval
 		w.rule(control.Put, control.Rule{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Now().Add(time.Hour)})
-		time.Sleep(2 * plan) // a place to stop moves nothing by itself
+		time.Sleep(2 * plan) // a reserved place to stop moves no shards
 		w.shares(0, map[string]int{"a": 15, "b": 15})
 		drain := control.Rule{Kind: control.Drain, Node: "a"}
 		w.rule(control.Put, drain)
@@ -95,7 +94,7 @@ func TestOperators(t *testing.T) {
 	})
 }
 
-// forget takes a process that died for one whose handlers have ended.
+// forget records that the handlers of a process that died have ended.
 func (w *world) forget(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +105,7 @@ func (w *world) forget(node string) {
 	}
 }
 
-// TestFreeze: in a frozen namespace only shards of members that die or leave move.
+// TestFreeze: in a frozen namespace, only shards of members that die or leave move.
 func TestFreeze(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -125,20 +124,19 @@ func TestFreeze(t *testing.T) {
 		if err := b.leaveNow(); err != nil {
 			w.Error(err)
 		}
-		w.shares(10*interval, map[string]int{"a": 15, "c": 15}) // a is drained, so c has what b left
+		w.shares(10*interval, map[string]int{"a": 15, "c": 15}) // a is drained, so c gets the shards that b left
 		w.rule(control.Remove, freeze)
 		w.shares(20*interval, map[string]int{"c": 30})
 	})
 }
 
-// lease is the token of a shard's record, and where it is.
 func (w *world) lease(shard string) (node string, token core.Token) {
 	o, _ := w.members[0].e.View().Owner(shard)
 	return o.Node, o.Token
 }
 
-// TestMoveOnce: a shard that is moved, or resigned, changes its owner once. Its new owner gives
-// another shard for it, and no shard moves back.
+// TestMoveOnce: a shard that a rule moves or resigns changes owners once. In exchange, the new
+// owner gives away another shard, and no shard moves back.
 func TestMoveOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -182,8 +180,8 @@ func TestMoveOnce(t *testing.T) {
 	})
 }
 
-// TestPinnedThroughDeaths: a pinned shard is on its node after 50 deaths of members at random,
-// whenever that node lives.
+// TestPinnedThroughDeaths: while random members die 50 times, a pinned shard is on its node
+// whenever that node is alive.
 func TestPinnedThroughDeaths(t *testing.T) {
 	bubble(t, func(w *world) {
 		on := map[string]*member{}
@@ -205,7 +203,7 @@ func TestPinnedThroughDeaths(t *testing.T) {
 			}
 			time.Sleep(time.Duration(r.IntN(int(3 * ttl))))
 			on[n] = w.member(n)
-			// The dead one is evicted, the new one joins, and the plan is carried out.
+			// The dead member is evicted, the new member joins, and the plan is carried out.
 			time.Sleep(3*ttl + 10*interval)
 			if node, _ := w.lease("orders-11"); node != "b" {
 				w.Errorf("after death %d, of %s, orders-11 is pinned to b, and %q has it", death, n, node)
@@ -217,8 +215,8 @@ func TestPinnedThroughDeaths(t *testing.T) {
 	})
 }
 
-// TestRangesByRule: a range begins where an operator's rule requires it, and not where a rule
-// forbids it, while the rule exists, whatever the assigner plans.
+// TestRangesByRule: as long as an operator's rule exists, it overrides the assigner. A range begins
+// where the rule requires it, and no range begins where the rule forbids it.
 func TestRangesByRule(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &divider{}
@@ -245,7 +243,7 @@ func TestRangesByRule(t *testing.T) {
 		time.Sleep(3 * ttl)
 		d.ask(map[string][]uint64{"orders-0001": {3 << 62}}, nil)
 		w.await("the assigner's split, or its merge again", 5*ttl, func() bool { return !begins(3 << 62) })
-		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: text}) // in place of the split
+		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: text}) // instead of the split
 		w.await("the merge", 5*ttl, func() bool { return !begins(h) && a.slice("orders-0002") == nil })
 		if at, _ := a.e.View().Owner("orders-0002"); at.Aside == "" {
 			w.Error("the shard that ended is not set aside")

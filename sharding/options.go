@@ -12,94 +12,99 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Options say how shards are shared. All members of a namespace should have the same Options. The
-// fields that have a key can be set in the configuration below sharding: config.Config.Section
-// reads them.
+// Options configure a Manager. All members of a namespace should have the same Options. The
+// configuration's section "sharding" (config.Config.Section) can set the fields that have a yaml
+// key.
 type Options struct {
-	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It has at
-	// most 199,999. Required if there is no Keyspace.
+	// Shards is the set of shards: names, and ranges of numbers such as "orders-0000..1023". Shards
+	// may contain at most 199,999 shards. Shards is required if there is no Keyspace.
 	Shards []string `yaml:"shards"`
-	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
+	// Keyspace divides keys among additional shards, which members serve along with Shards.
+	// Default: none.
 	Keyspace Keyspace `yaml:"keyspace"`
-	// Elector configures the Elector that Run makes. NewManager does not use it. If it has no
-	// Logger, the Elector uses the Logger below.
+	// Elector configures the Elector that Run creates. NewManager does not use this field. If
+	// Elector has no Logger, the Elector uses the Logger below.
 	Elector *core.Options `yaml:"-"`
-	// Balance sets up the default assigner. If Assigner is set, leave it out.
-	Balance Balance `yaml:"balance"`
-	// Assigner decides which member owns each shard. Default: Balance.
-	Assigner Assigner `yaml:"-"`
-	// Interval is the shortest time between two plans; a member that joins gets its share within
-	// it. Default 1 s, at least 1 ms. If core.Options.Watchdog is set, use at most a third of it,
-	// since the assigner reports progress once an Interval.
+	// Balance configures the default assigner. If Assigner is set, do not set Balance.
+	Balance assign.Balance `yaml:"balance"`
+	// Assigner decides which member owns each shard. The default is Balance.
+	Assigner assign.Assigner `yaml:"-"`
+	// Interval is the minimum time between plans. A new member gets its share within Interval. The
+	// default is 1 s, and the minimum is 1 ms. If core.Options.Watchdog is set, Interval should be
+	// at most a third of Watchdog, because the assigner reports progress once per Interval.
 	Interval time.Duration `yaml:"interval"`
-	// LeaveBudget limits the time that Run takes, after its context ended, to have its shards taken
-	// over. Default 30 s, with tenurefx half of stop_timeout. Make it longer than core's DrainBudget; otherwise one slow handler uses
-	// it up.
+	// LeaveBudget limits how long Run waits, after its context has ended, for other members to take
+	// over its shards. The default is 30 s or, with tenurefx, half of stop_timeout. LeaveBudget
+	// should exceed core.Options.DrainBudget, because one slow handler could otherwise use up
+	// LeaveBudget.
 	LeaveBudget time.Duration `yaml:"leave_budget"`
-	// Cooldown is the time after a move in which a shard is not moved again to balance the members.
-	// Default 0: none.
+	// Cooldown is the time after a move during which the assigner does not move the shard again to
+	// balance the members. By default (0), there is no cooldown.
 	Cooldown time.Duration `yaml:"cooldown"`
-	// Penalty is the time for which a member whose handler gave up a shard gets no shard. It
-	// doubles each time, up to 64 times its value. Default 2 Interval.
+	// Penalty is how long a member gets no shard after its handler gave up a shard. The time
+	// doubles with each repetition, up to 64 times Penalty. The default is twice Interval.
 	Penalty time.Duration `yaml:"penalty"`
-	// Prepare makes ready a shard that a plan gives to this member, for example by filling a cache,
-	// while its owner continues. The owner hands the shard over when Prepare has returned, even if
-	// it failed, or after PrepareBudget. If Prepare has not returned by then, ctx ends. Otherwise,
-	// ctx ends when this member owns the shard, or no longer expects it. A goroutine that Prepare
-	// starts can therefore follow the shard until the handler begins. A takeover after a crash is
-	// prepared only with Standby. Default: none.
+	// Prepare prepares this member for a shard that a plan assigns to it, for example by filling a
+	// cache. While Prepare runs, the current owner continues to serve the shard. The owner hands
+	// the shard over when Prepare has returned, even if Prepare failed, or after PrepareBudget. If
+	// Prepare has not returned when the owner hands the shard over, ctx ends. If Prepare has
+	// returned, ctx ends when this member owns the shard or no longer expects it. A goroutine that
+	// Prepare starts can therefore follow the shard until the handler begins. To prepare for
+	// takeovers after a crash as well, set Standby. By default, members do not prepare for shards.
 	Prepare func(ctx context.Context, shard string) error `yaml:"-"`
-	// PrepareBudget limits Prepare. Default 10 s. All members should have the same.
+	// PrepareBudget is the time limit for Prepare. The default is 10 s. All members should have the
+	// same PrepareBudget.
 	PrepareBudget time.Duration `yaml:"prepare_budget"`
 	// PrepareRequired keeps a shard with its owner if Prepare fails or takes too long. The assigner
-	// gives it to another member, or to this one again after Penalty. A shard moves regardless if
-	// it has no owner, or if its owner has been leaving for half of its LeaveBudget. Default:
-	// false.
+	// then assigns the shard to another member, or to this member again after Penalty. A shard
+	// moves despite PrepareRequired if the shard has no owner, or if its owner has been leaving for
+	// half of the owner's LeaveBudget. Default: false.
 	PrepareRequired bool `yaml:"prepare_required"`
-	// PrepareAtOnce is the number of shards that are prepared at a time. Default 4.
+	// PrepareAtOnce is the maximum number of shards that this member prepares concurrently. The
+	// default is 4.
 	PrepareAtOnce int `yaml:"prepare_at_once"`
-	// Standby set to 1 calls Prepare on the heir of each shard, too, so that the heir is prepared
-	// when the owner crashes. Default 0.
+	// If Standby is 1, each shard's heir also calls Prepare, in case the owner crashes. The default
+	// is 0.
 	Standby int `yaml:"standby"`
-	// Capacity is the load a second that this member can take, in the unit of Slice.Add. Default 0:
-	// derived from the member's weight.
+	// Capacity is this member's maximum load per second, in the unit of Slice.Add. By default (0),
+	// the assigner derives the capacity from the member's weight.
 	Capacity float64 `yaml:"capacity"`
-	// Quarantine says when no member may own a shard, because its owners die.
+	// Quarantine configures when, and for how long, members do not claim a shard whose owners keep
+	// dying.
 	Quarantine Quarantine `yaml:"quarantine"`
-	// Poll is the time between two reads of the assigner's log, for namespaces whose shards write
-	// much. Default 0: the Manager follows the logs of the
+	// Poll is the interval at which this member reads the assigner's log. Set Poll in namespaces
+	// whose shards write many log entries. By default (0), the Manager follows the logs of the
 	// whole namespace, and learns of each plan immediately.
 	Poll time.Duration `yaml:"poll"`
-	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
-	// "zone".
+	// ZoneKey is the key of a member's zone in core.Options.Meta. The default is "zone".
 	ZoneKey string `yaml:"zone_key"`
-	// Takes reports whether a member that runs a Manager may own shards. Default: true for all.
-	// Use it to exclude processes that only take a lock or call core.RunOnce.
+	// Takes reports whether a member that runs a Manager may own shards. By default, all of these
+	// members may own shards. Members without a Manager never get shards.
 	Takes func(core.Member) bool `yaml:"-"`
-	// Loads returns the load of shards by name. The assigner's member calls it before each plan. It
-	// has Interval to answer; if it fails, the plan uses its last answer. If the answer lacks a
-	// shard, the owner's report (Slice.Add, Manager.Add) counts for it, if there is one. Default:
-	// the owners' reports.
+	// Loads returns the load of shards by name. The assigner calls Loads before each plan, with a
+	// time-out of Interval. If the call fails, the plan uses the result of the last successful
+	// call. If the result lacks a shard, the plan uses the owner's report (Slice.Add, Manager.Add),
+	// if there is one. By default, plans use the owners' reports.
 	Loads func(ctx context.Context) (map[string]float64, error) `yaml:"-"`
 
-	// OnPlan gets every plan that this member writes. The assigner's goroutine calls it, so it
-	// must return quickly.
+	// OnPlan is called, in the assigner's goroutine, with every plan that this member writes.
+	// OnPlan must return quickly.
 	OnPlan func(*Outcome) `yaml:"-"`
-	// OnRange gets, on every member, the splits and merges that each plan begins or ends, as the
-	// member reads it. It gets none that are older than the member's first read of the plans. One
-	// goroutine calls it, so it must return quickly.
+	// OnRange is called when this member reads a plan, with the splits and merges that the plan
+	// begins or ends. Changes before this member first reads the plans are omitted. A single
+	// goroutine calls OnRange, so OnRange must return quickly.
 	OnRange func([]RangeEvent) `yaml:"-"`
-	// Logger gets at Warn the first failure of a call that the Manager repeats, one after 1, 5 and
-	// 15 minutes, and one every 15 minutes afterwards. At Info, it gets their end. At Warn, it
-	// gets the beginning and the end of a quarantine. Default: slog.Default at the call of
-	// NewManager.
+	// Logger receives the Manager's log lines. If a repeated call keeps failing, the Manager logs
+	// the first failure at Warn. It logs further failures after 1, 5 and 15 minutes, and then every
+	// 15 minutes. It logs the end of the failures at Info, and the beginning and the end of a
+	// quarantine at Warn. The default is the result of slog.Default when NewManager is called.
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// resolve returns a copy with the defaults filled in, and the names of the shards that are not the
-// keyspace's.
+// The names are those of the shards outside the keyspace.
 func (o *Options) resolve() (*Options, []string, error) {
 	var c Options
 	if o != nil {
@@ -116,8 +121,8 @@ func (o *Options) resolve() (*Options, []string, error) {
 	case !reflect.ValueOf(c.Balance).IsZero():
 		return nil, nil, optErr("Balance has no effect with an Assigner (%T): set one of them", c.Assigner)
 	}
-	if b, ok := c.Assigner.(Balance); ok {
-		if err := b.check(); err != nil {
+	if b, ok := c.Assigner.(assign.Balance); ok {
+		if err := b.Validate(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -176,7 +181,6 @@ func (o *Options) resolve() (*Options, []string, error) {
 	return &c, names, nil
 }
 
-// set checks the set of shards, and returns the names of the shards that are not the keyspace's.
 func (o *Options) set() (names []string, err error) {
 	keyed := o.Keyspace != Keyspace{}
 	if len(o.Shards) == 0 && !keyed {

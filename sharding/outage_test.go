@@ -21,12 +21,12 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// linesAnHour is the largest number of lines that an hour's outage of the store may cost a process.
+// linesAnHour is how many lines a process may log because of an hour's outage of the store.
 const linesAnHour = 200
 
-// TestOutageLines counts the lines of a process in an hour in which its store refuses, or does not
-// answer, all calls or some, and afterwards. The process has everything that logs: an Elector, a
-// Manager with its load and a keyspace, a Router, a Ledger for each shard, locks and followers.
+// TestOutageLines counts a process's log lines during and after an hour in which the store refuses
+// or does not answer some or all calls. The process contains every part that logs: an Elector, a
+// Manager with load and a keyspace, a Router, a Ledger for each shard, locks and followers.
 func TestOutageLines(t *testing.T) {
 	const hour, spell = time.Hour, 20 * time.Second
 	refused := errors.New("the store refuses")
@@ -35,7 +35,7 @@ func TestOutageLines(t *testing.T) {
 		kinds  kvfault.Kind
 		fault  kvfault.Fault
 		err    error
-		every  time.Duration // the fault ends and begins so often; 0: it lasts
+		every  time.Duration // how often the fault ends and begins; 0: the fault does not end
 		halted bool
 		always bool // also with -short
 	}{
@@ -100,7 +100,7 @@ func TestOutageLines(t *testing.T) {
 	}
 }
 
-// process is a process with everything that logs, with default options.
+// process is a process with every part that logs, with default options.
 type process struct {
 	w     *world
 	link  *kvfault.Link
@@ -171,7 +171,7 @@ func (p *process) stop() {
 	p.b.Close()
 }
 
-// serve is the handler of each shard: it counts load, writes, and makes effects.
+// serve is the handler of each shard: it counts load, writes, and performs effects.
 func (p *process) serve(ctx context.Context, l *core.Lease) error {
 	if _, err := p.m.o.Keyspace.index(l.Shard()); err == nil {
 		s, err := p.m.OpenSlice(ctx, l, nil)
@@ -211,7 +211,6 @@ func (p *process) serves() bool {
 	return len(p.held) == 16
 }
 
-// lock holds a lock, and takes it again when it lost it.
 func (p *process) lock(ctx context.Context) error {
 	locks := lock.Open(p.e)
 	defer locks.Close()
@@ -233,13 +232,12 @@ func (p *process) lock(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// kept has the lines that were logged.
 type kept struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-// keepLines keeps the lines from slog.Default until the test ends.
+// keepLines collects the lines of slog.Default until the test ends.
 func keepLines(t *testing.T) *kept {
 	k, before := &kept{}, slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(k, nil)))
@@ -253,7 +251,7 @@ func (k *kept) Write(b []byte) (int, error) {
 	return k.b.Write(b)
 }
 
-// take returns the number of lines, and of each message, and forgets them.
+// take returns the number of lines, in total and for each message, and forgets them.
 func (k *kept) take() (n int, by []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

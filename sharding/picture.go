@@ -10,35 +10,34 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Picture shows people what a Manager knows of ranges and loads: see Manager.Picture.
+// Picture contains what a Manager knows about ranges and loads, for display. See Manager.Picture.
 type Picture struct {
-	// Ranges yields the shards of the keyspace with their ranges, in the order of hashes, as
-	// Map.All does.
-	Ranges iter.Seq2[string, Range]
-	// Loads holds the loads of shards by name, as members last reported them, in the unit of
-	// Slice.Add per second. The load of a missing shard is unknown. Do not modify the map.
+	// Ranges yields the keyspace's shards with their ranges, in the order of hashes, as Map.All
+	// does.
+	Ranges iter.Seq2[string, assign.Range]
+	// Loads maps shards' names to the loads that members last reported, in units of Slice.Add per
+	// second. If a shard is missing from Loads, its load is unknown. Do not modify the map.
 	Loads map[string]float64
-	// Capacity holds the capacities of the members that report load and have set
-	// Options.Capacity.
+	// Capacity contains the capacities of members that report load and have set Options.Capacity.
 	Capacity map[core.SessionID]float64
-	// Elsewhere maps shards, at most 256, to the zone that Rules.Prefer of a Balance names for
-	// them, if their owner is in another zone.
+	// Elsewhere maps shards whose owner is outside their preferred zone to that zone, for up to 256
+	// shards. The zones come from an assign.Balance's Rules.Prefer.
 	Elsewhere map[string]string
 }
 
-// maxElsewhere is the largest size of Picture.Elsewhere.
 const maxElsewhere = 256
 
-// pictureFor is how long loads are shown after they were last read.
+// After loads were last read, Picture returns them for this time.
 const pictureFor = 10 * time.Second
 
-// Picture returns this member's knowledge of ranges and loads, without waiting. While Picture is
-// being called, Run reads the members' reports as an assigner does. It reads at most once in an
-// Interval, and at most 20 reports a second. While no member has load, it reads no report. After
-// a pause of about 10 s, the first answer has no loads. The loads of Options.Loads are not
-// included.
+// Picture returns what this member knows about ranges and loads, without waiting. While the
+// application calls Picture regularly, Run reads the members' reports at most once per Interval,
+// and at most 20 reports a second. While no member has load, Run reads no reports. If Picture has
+// not been called for about 10 s, the next Picture contains no loads. A Picture never includes the
+// loads from Options.Loads.
 func (m *Manager) Picture() Picture {
 	signal(m.watched)
 	p := Picture{Ranges: m.Map().All(), Capacity: map[core.SessionID]float64{}}
@@ -48,7 +47,7 @@ func (m *Manager) Picture() Picture {
 			p.Capacity[v.Members[i].Session] = c
 		}
 	}
-	if a, ok := m.o.Assigner.(Balance); ok {
+	if a, ok := m.o.Assigner.(assign.Balance); ok {
 		p.Elsewhere = elsewhere(v, a.Rules.Prefer, m.o.ZoneKey)
 	}
 	m.mu.Lock()
@@ -59,8 +58,6 @@ func (m *Manager) Picture() Picture {
 	return p
 }
 
-// elsewhere returns the shards of a view that are not in the zone that they prefer, with that
-// zone.
 func elsewhere(v *core.View, prefer map[string]string, key string) map[string]string {
 	if len(prefer) == 0 {
 		return nil
@@ -71,7 +68,7 @@ func elsewhere(v *core.View, prefer map[string]string, key string) map[string]st
 	}
 	for i := range v.Shards {
 		o := &v.Shards[i]
-		z, ok := lookUp(prefer, o.Shard)
+		z, ok := keyspace.LookUp(prefer, o.Shard)
 		if at, lives := zones[o.Session]; ok && lives && at != z && len(out) < maxElsewhere {
 			out[o.Shard] = z
 		}
@@ -79,7 +76,6 @@ func elsewhere(v *core.View, prefer map[string]string, key string) map[string]st
 	return out
 }
 
-// publish passes loads to Picture.
 func (m *Manager) publish(reports map[string]*shardReport) {
 	loads := make(map[string]float64, len(reports))
 	for shard, r := range reports {
@@ -90,8 +86,8 @@ func (m *Manager) publish(reports map[string]*shardReport) {
 	m.loads, m.loadsAt = loads, time.Now()
 }
 
-// watchLoad reads the members' reports while Picture is called, unless this member's assigner
-// reads them.
+// While Picture is called regularly, watchLoad reads the members' reports, unless this member's
+// assigner already reads them.
 func (m *Manager) watchLoad(ctx context.Context) {
 	var r *loadReader
 	var looked time.Time
@@ -103,7 +99,7 @@ func (m *Manager) watchLoad(ctx context.Context) {
 		}
 		if !m.reads.Load() {
 			if r == nil || time.Since(looked) > pictureFor+2*m.o.Interval {
-				r = &loadReader{m: m} // its earlier reports are old
+				r = &loadReader{m: m} // the reports that the previous reader holds are old
 			}
 			looked = time.Now()
 			r.look(ctx, m.e.View())
@@ -113,21 +109,21 @@ func (m *Manager) watchLoad(ctx context.Context) {
 	}
 }
 
-// RangeEvent is the beginning or the end of a split or a merge. The change begins with the plan
-// that orders it. It ends with a later plan, once every shard serves its range.
+// RangeEvent is the beginning or the end of a split or merge. A split or merge begins with the plan
+// that requests it. The change ends with a later plan, once every shard serves its new range.
 type RangeEvent struct {
 	Plan  int64    // the plan that began it
-	From  string   // the shard that gives ranges; after a merge, it has no range
-	To    []string // the shards that get them; only From if it takes back a range that was not taken
+	From  string   // the shard that gives ranges; a merge leaves it without a range
+	To    []string // the shards that get the ranges; only From if it takes back a range that was not taken
 	Merge bool
 	Ended bool
-	// At the beginning of a change, Rule is the operators' rule that requested it, if this member
-	// has read that rule. Nil means that the assigner decided.
+	// Rule is the operators' rule that requested the change, if this member has read that rule.
+	// Rule is set only at the beginning of a change. If Rule is nil, the assigner decided.
 	Rule *control.Rule
-	Why  string // if a range returns: why it was not taken
+	Why  string // if From takes a range back: why the range was not taken
 }
 
-// String returns what happened, and who decided, without the shards.
+// String describes what happened and who decided it, but omits the shards' names.
 func (e RangeEvent) String() string {
 	what := "split"
 	if e.Merge {
@@ -147,7 +143,6 @@ func (e RangeEvent) String() string {
 	return fmt.Sprintf("%s begun by a rule of %s, %q", what, e.Rule.Author, e.Rule.Reason)
 }
 
-// tellRanges passes the changes that a plan began and ended to Options.OnRange.
 func (m *Manager) tellRanges(before, after *assignments) {
 	if before.names == nil {
 		return
@@ -178,7 +173,6 @@ func (m *Manager) tellRanges(before, after *assignments) {
 	}
 }
 
-// ruleOf returns the active rule that requests a change, or nil.
 func ruleOf(t *assignments, c rangeChange, rules []control.Rule) *control.Rule {
 	kind, at := control.Split, map[uint64]bool{}
 	for _, g := range c.Gifts {
@@ -187,7 +181,7 @@ func ruleOf(t *assignments, c rangeChange, rules []control.Rule) *control.Rule {
 	if c.Rest.Empty() && len(c.Gifts) == 1 {
 		kind = control.Merge
 		g := c.Gifts[0]
-		if i, ok := indexOf(t, g.Shard); ok && t.ranges[i].From == g.Range.From { // the lower range was given
+		if i, ok := indexOf(t, g.Shard); ok && t.ranges[i].From == g.Range.From { // the gift is the lower range
 			at = map[uint64]bool{g.Range.To: true}
 		}
 	}

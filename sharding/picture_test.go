@@ -12,10 +12,11 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// An open board sees all loads and ranges, on every member, the assigner or not, at the cost of
-// some reads a second. Without load, or without a viewer, no member reads.
+// On every member, an open board shows all loads and ranges at the cost of a few reads per second.
+// Without load, or without a viewer, no member reads.
 func TestPicture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
@@ -104,7 +105,7 @@ func TestPictureCapacity(t *testing.T) {
 			w.Errorf("%s has a range, and there is no keyspace", p)
 		}
 		for _, text := range []string{"NaN", "+Inf", "-1", "1e999", "", "<script>"} {
-			for said := false; !said; { // until the member itself has not told its own in between
+			for said := false; !said; { // until the member has not reported its own load in between
 				if err := m.e.Update(w.Context(), func(st *core.MemberState) { st.Meta = map[string]string{metaKey: text} }); err != nil {
 					w.Fatal(err)
 				}
@@ -118,8 +119,8 @@ func TestPictureCapacity(t *testing.T) {
 	})
 }
 
-// Each split and merge is reported once when it begins, with its rule, and once when it ends, on
-// members that plan and on others. Changes from before a member's start are not reported.
+// On all members, each split and merge is reported once when it begins, with its rule, and once
+// when it ends. Changes from before a member's start are not reported.
 func TestOnRange(t *testing.T) {
 	bubble(t, func(w *world) {
 		var mu sync.Mutex
@@ -128,7 +129,7 @@ func TestOnRange(t *testing.T) {
 		join := func(node string) {
 			w.member(node, func(m *member, o *Options) {
 				o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
-				o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // it plans in each interval
+				o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // the assigner plans in each interval
 				o.OnRange = func(events []RangeEvent) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -169,7 +170,7 @@ func TestOnRange(t *testing.T) {
 	})
 }
 
-// Changes that no plan of this version has, as in a log that was tampered with, are reported, too.
+// Changes that no valid plan can contain, as in a log that was tampered with, are also reported.
 func TestRangeEventOfHostileLog(t *testing.T) {
 	t.Parallel()
 	before := &assignments{names: []string{"x"}}
@@ -181,12 +182,12 @@ func TestRangeEventOfHostileLog(t *testing.T) {
 	}
 }
 
-// A picture names the shards whose owner is outside the zone that they prefer.
+// A picture names the shards whose owner is outside the shard's preferred zone.
 func TestPictureElsewhere(t *testing.T) {
 	bubble(t, func(w *world) {
 		change := func(_ *member, o *Options) {
 			o.ZoneKey = "version" // which these members have
-			o.Assigner = Balance{Rules: Rules{Prefer: map[string]string{"orders-0*": "eu", "orders-1*": "us"}}}
+			o.Assigner = assign.Balance{Rules: assign.Rules{Prefer: map[string]string{"orders-0*": "eu", "orders-1*": "us"}}}
 		}
 		w.member("a", change, func(m *member, _ *Options) { m.version = "eu" })
 		w.shares(2*ttl, map[string]int{"a": 30})

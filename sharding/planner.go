@@ -9,77 +9,78 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// planner makes the plans of the assigner: it compares the table with the view, and returns what to
-// change. It does no I/O and reads no clock. Not safe for concurrent use.
+// planner compares the table with the view, and returns the changes to make. It does no I/O, reads
+// no clock, and is not safe for concurrent use.
 //
-// While a shard's assigned owner lives, the shard counts as that owner's from the plan on. So a
-// hand-over that is in progress or stuck is not planned again. If the assigned owner is gone, the
-// member that took the shard keeps it, if the shares allow. If no member has taken the shard, its
-// heir counts as its owner, because the heir is claiming it now. If a member loses an assigned
-// shard to another member, its handler seems to give up. So it gets no shards for a while, and
-// this time doubles with each loss.
+// Once a plan assigns a shard, the shard counts as owned by its assigned owner while that member is
+// alive. The planner therefore does not repeat a hand-over that is in progress or stuck. If the
+// assigned owner is gone and the shares allow it, the member that took the shard keeps it. If no
+// member has taken the shard, the shard's heir counts as its owner, because the heir is claiming
+// the shard now. If another member takes a shard from its assigned owner, the assigned owner's
+// handler has probably given up. The assigned owner then gets no shards for a while, and waits
+// twice as long after each further loss.
 type planner struct {
-	Assigner Assigner
-	Specs    []string // of the shard set
-	Keys     Keyspace // without a name: no keyspace
-	// Takes reports whether a member may own shards. If it is nil, all may.
+	Assigner assign.Assigner
+	Specs    []string // the value of Options.Shards
+	Keys     Keyspace // without a name, there is no keyspace
+	// Takes reports whether a member may own shards. If Takes is nil, all members may own shards.
 	Takes func(core.Member) bool
-	// Zone is the key of Member.Meta that holds a member's zone.
+	// Zone is the key of Member.Meta that contains a member's zone.
 	Zone string
-	// Cooldown is how long a shard that was moved is not moved again to balance the members, as far
-	// as this process knows.
+	// During the Cooldown after a move, the planner does not move the shard again to balance the
+	// members. The cooldown begins when this process learns of the move.
 	Cooldown time.Duration
-	// Penalty is the time for which a member that gave up a shard first gets none. It doubles up to
-	// 64 times that.
+	// Penalty is the time during which a member gets no shards after it first gave up a shard. The
+	// time doubles with each repetition, up to 64 times Penalty.
 	Penalty time.Duration
-	// Rules and Frozen come from operators.
-	Rules  Rules
+	// Operators set Rules and Frozen.
+	Rules  assign.Rules
 	Frozen bool
 	bounds map[uint64]bool // hashes at which a range must begin (true), or must not
 	// release lists the shards that operators release from quarantine.
 	release map[string]bool
 	wall    time.Time // the time by this process's clock
-	// estimates holds the loads of shards whose ranges changed, until their owners report them.
+	// estimates contains the loads of shards whose ranges changed, until their owners report loads.
 	estimates     map[string]estimate
-	ledger        []spent // of the last minute
+	ledger        []spent // the load that plans moved in the last minute
 	PrepareBudget time.Duration
-	// Quarantine is complete: its defaults are filled in.
+	// The defaults of Quarantine have been filled in.
 	Quarantine Quarantine
 
-	inFlight map[string]flight // shards on their way to their assigned owner
+	inFlight map[string]flight // shards that are moving to their assigned owner
 	strikes  map[core.SessionID]strike
-	barred   map[core.SessionID]bool // not eligible when last seen
-	repeat   map[int32]bool          // moves to be written again
+	barred   map[core.SessionID]bool // members that were not eligible when last seen
+	repeat   map[int32]bool          // shards whose moves will be written again
 	// unprepared lists the shards that stay because their next owners could not prepare them.
 	unprepared map[int32]bool
-	calm       func() *core.View  // returns the last view in which every member of the table lived; may be nil
-	lost       map[int32][]string // by slot of a member that is gone: shards that it had a lease of
-	before     []record           // at the last plan
-	// undecided lists the shards that get no owner until it is known whether a process joins
+	calm       func() *core.View  // returns the last view in which every member of the table was alive; may be nil
+	lost       map[int32][]string // the shards that each departed member leased, by the member's slot
+	before     []record           // the records at the last plan
+	// undecided lists the shards that get no owner until the planner knows whether a process joins
 	// again.
 	undecided []int32
 	untaken   []untaken            // shards that do not take their ranges
-	rests     map[string]time.Time // until then the range of a shard that did not take or give is not changed
+	rests     map[string]time.Time // until this time, the planner does not change the shard's range
 	times     []planTime
 }
 
-// restsFor is the duration of such a rest. A rest is needed because another attempt may fail
-// too, and would refuse the keys again.
+// After a failed change, a shard's range rests. Without a pause, the change would be tried again
+// immediately, and shards would refuse keys during each attempt.
 const restsFor = 10 * time.Minute
 
-// untaken is a shard that does not take its range, and the reason.
 type untaken struct{ shard, why string }
 
-// flight is the token of a shard's record when its move was planned, and the time of the plan.
+// flight contains a shard's token when its move was planned, and the plan's time.
 type flight struct {
 	token core.Token
 	since time.Duration
 }
 
-// lost is the number of penalties after which an unexecuted move is planned again. Its holder may
-// have first seen its lease after the plan, and ignores such a plan.
+// An owner that first sees its lease after the plan ignores the move. After this number of
+// penalties, the planner therefore repeats a move that was not carried out.
 const lost = 4
 
 type strike struct {
@@ -87,37 +88,36 @@ type strike struct {
 	until time.Duration
 }
 
-// planTime is when this process learned of a plan.
 type planTime struct {
 	number int64
 	at     time.Duration
 }
 
-// Outcome is a plan that was written, and its Cluster.
+// Outcome is a plan that was written, with the Cluster on which it is based.
 type Outcome struct {
 	Number  int64
-	Cluster *Cluster
-	Plan    *Plan
-	// Moves are the moves that were written, in the order of shards. They are the Plan's moves,
-	// and those of shards that were taken over without a plan.
-	Moves []Move
+	Cluster *assign.Cluster
+	Plan    *assign.Plan
+	// Moves lists the moves that were written, in the order of shards: the Plan's moves, and the
+	// moves of shards that were taken over without a plan.
+	Moves []assign.Move
 
-	change *planChange // nil: no change
-	// again reports that work may be left although the view does not change, because a budget, a
-	// cooldown or a penalty prevents it now.
+	change *planChange // nil if nothing changes
+	// Work that a budget, a cooldown or a penalty postpones may become possible while the view
+	// stays the same.
 	again bool
 }
 
-// next makes a plan from a table, a view, and the loads of shards, if any are known. settled
-// lists the givers of splits and merges that are complete. now is the duration since some fixed
-// point. The caller applies the change to the table after writing it.
+// next makes a plan. The time now is counted from an arbitrary fixed point, and settled lists the
+// givers in complete splits and merges. The caller writes the change and then applies it to the
+// table.
 func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads measured, settled []string) (*Outcome, error) {
 	if p.inFlight == nil {
 		p.inFlight, p.strikes, p.barred = map[string]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
 		p.rests = map[string]time.Time{}
 	}
 	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs) || !t.keys.same(p.Keys)
-	if fresh { // another set: start again, with the current owners
+	if fresh { // the set of shards has changed, so start again with the current owners
 		var err error
 		if t, err = p.begin(t); err != nil {
 			return nil, err
@@ -128,16 +128,16 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 	p.remember(now, t.number)
 	p.repeat, p.unprepared = map[int32]bool{}, map[int32]bool{}
 
-	c := &Cluster{Members: p.members(now, v), Rules: p.Rules, Frozen: p.Frozen, Begun: t.keys.Shards}
+	c := &assign.Cluster{Members: p.members(now, v), Rules: p.Rules, Frozen: p.Frozen, Begun: t.keys.Shards}
 	c.Moved, c.Urgent = p.spent(now)
 	p.bar(now, v, c)
 	index := make(map[core.SessionID]int32, len(c.Members))
 	for i := range c.Members {
 		index[c.Members[i].ID] = int32(i)
 	}
-	assigned := make([]int32, len(t.members)) // slot to member
+	assigned := make([]int32, len(t.members)) // maps slots to members
 	for slot, m := range t.members {
-		assigned[slot] = None
+		assigned[slot] = assign.None
 		if i, ok := index[m.ID]; ok && m.ID != "" {
 			assigned[slot] = i
 		}
@@ -145,6 +145,11 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 	out := &Outcome{Cluster: c}
 	records := p.shards(now, t, v, c, assigned, index, loads, out)
 	out.Plan = p.Assigner.Plan(c)
+	if _, ours := p.Assigner.(assign.Balance); !ours {
+		if err := out.Plan.Validate(c); err != nil {
+			return nil, fmt.Errorf("%w: correct the Assigner (%T)", err, p.Assigner)
+		}
+	}
 	out.again = out.again || out.Plan.Unfinished
 	out.change = p.change(now, t, out, assigned, records, fresh)
 	p.ranges(t, v, out, settled, fresh)
@@ -152,11 +157,11 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 	return out, nil
 }
 
-// ranges adds the changes of ranges and of suspected shards to the change.
+// ranges adds changes to ranges and to suspected shards to the plan.
 func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []string, fresh bool) {
 	ch := out.change
 	held := map[int32]bool{}
-	if !fresh { // a base has neither; the next plan has both
+	if !fresh { // a base contains neither kind of change; the next plan contains them
 		var again bool
 		p.undecided, again = p.isolate(p.wall, t, v, ch)
 		out.again = out.again || again
@@ -178,15 +183,15 @@ func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []s
 	}
 	if len(held) > 0 {
 		ch.Moves = slices.DeleteFunc(ch.Moves, func(m slotMove) bool { return held[m.Shard] })
-		out.Moves = slices.DeleteFunc(out.Moves, func(m Move) bool { return held[m.Shard] })
+		out.Moves = slices.DeleteFunc(out.Moves, func(m assign.Move) bool { return held[m.Shard] })
 	}
 	if out.change = ch; ch.nothing() {
 		out.change = nil
 	}
 }
 
-// begin returns the table of another set of shards, without owners. The ranges of a keyspace do not
-// change.
+// begin returns the table for a changed set of shards, without owners. A keyspace's ranges stay the
+// same.
 func (p *planner) begin(t *assignments) (*assignments, error) {
 	c := &planChange{Number: t.number, Base: true, Specs: p.Specs, Keys: p.Keys, Next: p.Keys.Shards}
 	switch {
@@ -211,8 +216,8 @@ func (p *planner) begin(t *assignments) (*assignments, error) {
 	return next, nil
 }
 
-// divide adds splits and merges, and those that are complete. It leaves out impossible ones. The
-// assigner sees the ranges again, and its next plan may differ.
+// divide adds the plan's possible splits and merges to the change, and lists earlier ones that are
+// complete. At the next plan, the Assigner sees the ranges again, and may then decide differently.
 func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled []string) {
 	p.bound(t, out.Plan)
 	for _, shard := range settled {
@@ -253,14 +258,12 @@ func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled [
 	out.again = out.again || len(ch.Splits)+len(ch.Merges) > 0
 }
 
-// measured holds the known loads, from Options.Loads and from the owners' reports.
 type measured struct {
 	said map[string]float64
 	told map[string]*shardReport
 }
 
-// measure fills in a shard's load.
-func (p *planner) measure(s *Shard, loads measured) {
+func (p *planner) measure(s *assign.Shard, loads measured) {
 	r := loads.told[s.Name]
 	if e, ok := p.estimates[s.Name]; ok && e.told == r {
 		s.Load, s.Parts = e.Rate, e.Parts
@@ -272,21 +275,20 @@ func (p *planner) measure(s *Shard, loads measured) {
 	}
 }
 
-// estimate is the expected load of a shard after a split or merge, until a newer report arrives
-// than the last at that time.
+// An estimate is a shard's expected load after a split or merge. It is used until a report arrives
+// that is newer than the last report before the split or merge.
 type estimate struct {
 	shardReport
 	told *shardReport
 }
 
-// spent is the load that a plan moved, and when.
 type spent struct {
 	at     time.Duration
 	load   float64
 	urgent bool
 }
 
-// spent returns the load that the plans of the last minute moved, and whether one was urgent.
+// spent returns the load that the last minute's plans moved, and whether any plan was urgent.
 func (p *planner) spent(now time.Duration) (load float64, urgent bool) {
 	p.ledger = slices.DeleteFunc(p.ledger, func(x spent) bool { return x.at < now-time.Minute })
 	for _, x := range p.ledger {
@@ -296,8 +298,8 @@ func (p *planner) spent(now time.Duration) (load float64, urgent bool) {
 	return load, urgent
 }
 
-// spend records the load that a plan moves, and estimates the loads of shards whose ranges it
-// changes.
+// spend records the load that a plan moves, and estimates the loads of the shards whose ranges
+// change.
 func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told map[string]*shardReport) {
 	if out.change == nil {
 		return
@@ -309,9 +311,9 @@ func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told ma
 	next, shards := t.next, out.Cluster.Shards
 	for _, s := range out.change.Splits {
 		x := &shards[s.Shard]
-		p.estimate(x.Name, told[x.Name], x, Range{x.Range.From, s.At[0]})
+		p.estimate(x.Name, told[x.Name], x, assign.Range{From: x.Range.From, To: s.At[0]})
 		for i, h := range s.At {
-			r := Range{h, x.Range.To}
+			r := assign.Range{From: h, To: x.Range.To}
 			if i+1 < len(s.At) {
 				r.To = s.At[i+1]
 			}
@@ -324,7 +326,7 @@ func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told ma
 		if b.Range.From < a.Range.From {
 			a, b = b, a
 		}
-		both := Shard{Range: join(a.Range, b.Range), Load: a.Load + b.Load, Parts: slices.Concat(a.Parts, b.Parts)}
+		both := assign.Shard{Range: join(a.Range, b.Range), Load: a.Load + b.Load, Parts: slices.Concat(a.Parts, b.Parts)}
 		if a.Parts == nil || b.Parts == nil {
 			both.Parts = nil
 		}
@@ -333,42 +335,41 @@ func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told ma
 	}
 }
 
-// estimate records the part of a shard's load in a range that another shard gets.
-func (p *planner) estimate(shard string, told *shardReport, of *Shard, r Range) {
-	if !of.told() {
+func (p *planner) estimate(shard string, told *shardReport, of *assign.Shard, r assign.Range) {
+	if of.Load <= 0 && of.Parts == nil { // the load is unknown
 		return
 	}
 	if p.estimates == nil {
 		p.estimates = map[string]estimate{}
 	}
-	p.estimates[shard] = estimate{shardReport{Rate: of.within(r), Parts: partsIn(of.Parts, r)}, told}
+	p.estimates[shard] = estimate{shardReport{Rate: of.Within(r), Parts: partsIn(of.Parts, r)}, told}
 }
 
-// partsIn returns the parts that lie in a range, cut at its ends.
-func partsIn(parts []Part, r Range) (out []Part) {
+// partsIn returns the parts that are in a range, cut off at the range's ends.
+func partsIn(parts []assign.Part, r assign.Range) (out []assign.Part) {
 	for _, p := range parts {
 		from, last := max(p.Range.From, r.From), min(p.Range.To-1, r.To-1)
 		if from > last {
 			continue
 		}
 		share := (float64(last-from) + 1) / (float64(p.Range.To-1-p.Range.From) + 1)
-		out = append(out, Part{Range{from, last + 1}, p.Load * share})
+		out = append(out, assign.Part{Range: assign.Range{From: from, To: last + 1}, Load: p.Load * share})
 	}
 	return out
 }
 
-// members returns the candidates, in the order of their sessions.
-func (p *planner) members(now time.Duration, v *core.View) []Member {
-	var out []Member
+// The candidates are sorted by session.
+func (p *planner) members(now time.Duration, v *core.View) []assign.Member {
+	var out []assign.Member
 	for i := range v.Members {
 		m := &v.Members[i]
 		if p.Takes != nil && !p.Takes(*m) {
 			continue
 		}
-		out = append(out, Member{ID: m.Session, Node: m.Node, Zone: m.Meta[p.Zone], Weight: m.Weight,
+		out = append(out, assign.Member{ID: m.Session, Node: m.Node, Zone: m.Meta[p.Zone], Weight: m.Weight,
 			Drain: m.Draining, Full: now < p.strikes[m.Session].until, Capacity: capacityOf(m)})
 	}
-	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b assign.Member) int { return cmp.Compare(a.ID, b.ID) })
 	for id := range p.strikes {
 		if _, lives := v.Member(id); !lives {
 			delete(p.strikes, id)
@@ -377,11 +378,11 @@ func (p *planner) members(now time.Duration, v *core.View) []Member {
 	return out
 }
 
-// bar drains the members that are not eligible (C15). A member that becomes eligible again counts
-// as one that gave up shards, so that shards do not move to and fro with it. While no member is
-// eligible, all members keep their shards.
-func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
-	var barred []*Member
+// bar drains the members that are not eligible (C15). A member that becomes eligible again is
+// penalized like a member that gave up shards, because shards would otherwise move whenever its
+// eligibility changed. While no member is eligible, all members keep their shards.
+func (p *planner) bar(now time.Duration, v *core.View, c *assign.Cluster) {
+	var barred []*assign.Member
 	some := false
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -409,24 +410,23 @@ func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 	}
 }
 
-// shards fills in the effective owner of each shard, and returns the token and session of each
-// shard's record.
-func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
+// shards fills in each shard's effective owner, and returns the shards' records.
+func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *assign.Cluster, assigned []int32, index map[core.SessionID]int32,
 	loads measured, out *Outcome) []record {
 	records, owners := recordsOf(t, v, index)
 	lost := p.orphan(t, records, assigned)
-	c.Shards = make([]Shard, len(t.names))
+	c.Shards = make([]assign.Shard, len(t.names))
 	struck, busy := map[core.SessionID]bool{}, t.busy()
 	fixedFrom := p.cooling(now)
 	top := t.top()
-	var next []int32 // heirs by shard, as slots, once needed
-	var near []*Shard
+	var next []int32 // slots of the heirs, by shard; computed when first needed
+	var near []*assign.Shard
 	for i, name := range t.names {
 		s := &c.Shards[i]
-		*s = Shard{Name: name, Owner: None, Moved: t.moved[i], Fixed: t.moved[i] >= fixedFrom, Range: t.ranges[i], Busy: busy[name]}
+		*s = assign.Shard{Name: name, Owner: assign.None, Moved: t.moved[i], Fixed: t.moved[i] >= fixedFrom, Range: t.ranges[i], Busy: busy[name]}
 		p.measure(s, loads)
-		to, has := int32(None), owners[i]
-		if o := t.owner[i]; o != None {
+		to, has := int32(assign.None), owners[i]
+		if o := t.owner[i]; o != assign.None {
 			to = assigned[o]
 		}
 		died := lost[name] || t.widowed(i, to)
@@ -434,17 +434,17 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 			near = append(near, s)
 		}
 		switch {
-		case to == None && has == None && t.owner[i] != None:
+		case to == assign.None && has == assign.None && t.owner[i] != assign.None:
 			if next == nil {
-				next = heirs(t.members, t.owner)
+				next = assign.Heirs(t.members, t.owner)
 			}
-			if h := next[i]; h != None && assigned[h] != None && !c.Members[assigned[h]].Full {
+			if h := next[i]; h != assign.None && assigned[h] != assign.None && !c.Members[assigned[h]].Full {
 				s.Owner = assigned[h]
 			}
-		case to == has, has == None:
+		case to == has, has == assign.None:
 			s.Owner = to
 			delete(p.inFlight, name)
-		case to == None:
+		case to == assign.None:
 			s.Owner, s.Moved = has, t.number+1
 		default:
 			out.again = true
@@ -456,7 +456,7 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 		}
 		out.again = out.again || s.Fixed
 	}
-	if len(near) <= max(few(len(t.names)), len(t.names)/2) { // otherwise the shards are not the cause
+	if len(near) <= max(few(len(t.names)), len(t.names)/2) { // with more shards, the shards do not cause the deaths
 		for _, s := range near {
 			s.Fixed, out.again = true, true
 		}
@@ -467,19 +467,17 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 	return records
 }
 
-// record is the record of a shard.
 type record struct {
 	shard string
 	token core.Token
 	from  core.SessionID
 }
 
-// recordsOf returns the records of the table's shards, and the members that own them.
 func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (records []record, owners []int32) {
 	records, owners = make([]record, len(t.names)), make([]int32, len(t.names))
 	at := 0
 	for i, name := range t.names {
-		owners[i], records[i].shard = None, name
+		owners[i], records[i].shard = assign.None, name
 		for at < len(v.Shards) && v.Shards[at].Shard < name {
 			at++
 		}
@@ -494,15 +492,14 @@ func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (re
 	return records, owners
 }
 
-// orphan finds the shards of which departed members had a lease. It uses the current records, the
-// records at the last plan, and this process's views. It returns the shards whose owner did not
-// drain.
+// Orphans are shards whose owners left without a drain, according to the current records, the
+// records at the last plan, and this process's views.
 func (p *planner) orphan(t *assignments, records []record, assigned []int32) map[string]bool {
 	slots, lost := map[core.SessionID]int32{}, map[string]bool{}
 	p.lost = map[int32][]string{}
 	for slot, m := range assigned {
 		x := &t.members[slot]
-		if m != None || x.ID == "" || x.Drain {
+		if m != assign.None || x.ID == "" || x.Drain {
 			continue
 		}
 		slots[x.ID] = int32(slot)
@@ -532,10 +529,9 @@ func (p *planner) orphan(t *assignments, records []record, assigned []int32) map
 	return lost
 }
 
-// refused follows the move of a shard that has a record and belongs to a member other than the
-// assigned one. It reports whether the move of a plan has ended there. Either the assigned
-// member had or refused the shard and another member took it, or the assigned member could not
-// prepare it.
+// refused reports whether a shard's planned move has ended without making the assigned member the
+// owner. The move has ended if the assigned member had or refused the shard, and another member
+// took it. The move has also ended if the assigned member could not prepare the shard.
 func (p *planner) refused(now time.Duration, name string, shard int32, record *record, to *core.Member, plan int64) bool {
 	f, moving := p.inFlight[name]
 	if !moving {
@@ -546,7 +542,7 @@ func (p *planner) refused(now time.Duration, name string, shard int32, record *r
 	prepares = prepares && ready.number < plan
 	limit := lost * p.Penalty
 	if prepares {
-		limit += p.PrepareBudget // for which its owner waits
+		limit += p.PrepareBudget // the owner waits this long for the preparation
 	}
 	late := now-f.since > limit
 	switch {
@@ -563,8 +559,8 @@ func (p *planner) refused(now time.Duration, name string, shard int32, record *r
 	return true
 }
 
-// strikeOnce gives a member that refused shards one strike for all of them.
-func (p *planner) strikeOnce(now time.Duration, m *Member, struck map[core.SessionID]bool) {
+// strikeOnce gives a member one strike, even if the member refused several shards.
+func (p *planner) strikeOnce(now time.Duration, m *assign.Member, struck map[core.SessionID]bool) {
 	if !struck[m.ID] && !m.Drain {
 		struck[m.ID], m.Full = true, true
 		p.strike(now, m.ID)
@@ -581,7 +577,7 @@ func (p *planner) strike(now time.Duration, id core.SessionID) {
 	p.strikes[id] = s
 }
 
-// remember records when a plan was first known here.
+// remember records when this process first learned of a plan.
 func (p *planner) remember(now time.Duration, number int64) {
 	if p.Cooldown <= 0 {
 		return
@@ -594,10 +590,10 @@ func (p *planner) remember(now time.Duration, number int64) {
 	}
 }
 
-// cooling returns the number of the first plan whose moves are still protected.
+// cooling returns the number of the oldest plan whose moves are still protected.
 func (p *planner) cooling(now time.Duration) int64 {
 	for i, x := range p.times {
-		// The first plan that this process saw may be of any age.
+		// The first plan that this process saw may be arbitrarily old.
 		if x.at+p.Cooldown > now && i > 0 {
 			return x.number
 		}
@@ -605,16 +601,16 @@ func (p *planner) cooling(now time.Duration) int64 {
 	return maxNumber
 }
 
-// seat gives every member a slot of the table, and returns the slots by member. assigned lists
-// the present members by slot.
-func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) []int32 {
+// seat gives every member a slot in the table, and returns each member's slot. The slice assigned
+// contains each slot's current member.
+func (ch *planChange) seat(t *assignments, members []assign.Member, assigned []int32) []int32 {
 	slots := make([]int32, len(members))
 	for i := range slots {
-		slots[i] = None
+		slots[i] = assign.None
 	}
 	var free []int32
 	for slot, m := range assigned {
-		if m == None {
+		if m == assign.None {
 			free = append(free, int32(slot))
 			if t.members[slot].ID != "" {
 				ch.Gone = append(ch.Gone, int32(slot))
@@ -627,7 +623,7 @@ func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) [
 	for i, m := range members {
 		m.Full, m.Ineligible, m.Capacity = false, "", 0
 		switch {
-		case slots[i] != None:
+		case slots[i] != assign.None:
 			if t.members[slots[i]] == m {
 				continue
 			}
@@ -642,7 +638,6 @@ func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) [
 	return slots
 }
 
-// change returns the change that makes the table follow the plan.
 func (p *planner) change(
 	now time.Duration, t *assignments, out *Outcome, assigned []int32, records []record, fresh bool,
 ) *planChange {
@@ -650,22 +645,22 @@ func (p *planner) change(
 	out.Number = t.number + 1
 	ch := &planChange{Number: out.Number}
 	if fresh {
-		ch = t.base(out.Number) // without members and owners yet
+		ch = t.base(out.Number) // has no members and owners yet
 	}
 	slots := ch.seat(t, c.Members, assigned)
-	why := map[int32]Reason{}
+	why := map[int32]assign.Reason{}
 	for _, m := range plan.Moves {
 		why[m.Shard] = m.Why
 	}
 	for i, o := range plan.Owner {
-		was, to := int32(None), int32(None)
-		if t.owner[i] != None {
+		was, to := int32(assign.None), int32(assign.None)
+		if t.owner[i] != assign.None {
 			was = assigned[t.owner[i]]
 		}
-		if o != None {
+		if o != assign.None {
 			to = slots[o]
 		}
-		if was == o && (o != None || t.owner[i] == None) && !p.repeat[int32(i)] {
+		if was == o && (o != assign.None || t.owner[i] == assign.None) && !p.repeat[int32(i)] {
 			continue
 		}
 		reason := why[int32(i)]
@@ -673,15 +668,15 @@ func (p *planner) change(
 		case reason == 0 && was == o:
 			reason = t.why[i]
 		case reason == 0 && p.unprepared[int32(i)]:
-			reason = Unprepared
+			reason = assign.Unprepared
 		case reason == 0:
-			reason = TakenOver
+			reason = assign.TakenOver
 		}
 		ch.Moves = append(ch.Moves, slotMove{Shard: int32(i), To: to, Plan: ch.Number, Why: reason})
-		out.Moves = append(out.Moves, Move{Shard: int32(i), From: was, To: o, Why: reason})
-		if c.Shards[i].Owner != None && o != c.Shards[i].Owner {
+		out.Moves = append(out.Moves, assign.Move{Shard: int32(i), From: was, To: o, Why: reason})
+		if c.Shards[i].Owner != assign.None && o != c.Shards[i].Owner {
 			p.inFlight[t.names[i]] = flight{records[i].token, now}
-			out.again = true // no view shows a move that does not happen
+			out.again = true // no view reports that a move does not happen
 		}
 	}
 	return ch

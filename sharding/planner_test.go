@@ -6,13 +6,14 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// A move that does not happen, and only that, is written again, so that its holder sees a plan that
-// is later than its lease (W4).
+// Only a move that does not happen is written again. The shard's owner then sees a plan that is
+// newer than its lease (W4).
 func TestLostMoveIsWrittenAgain(t *testing.T) {
 	t.Parallel()
-	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
+	p := &planner{Assigner: assign.Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
 	table := &assignments{}
 	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
 	for _, s := range []string{"s-0", "s-1", "s-2", "s-3"} {
@@ -53,8 +54,8 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// However many heirs have claimed their shards when the plan after a death is made, it is the same:
-// each shard is its heir's, and no other moves.
+// The plan after a death does not depend on how many heirs have already claimed their shards. Each
+// of these shards belongs to its heir, and no other shard moves.
 func TestPlanAmongHeirs(t *testing.T) {
 	t.Parallel()
 	names, err := keyspace.Expand("s-00..29")
@@ -62,7 +63,7 @@ func TestPlanAmongHeirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for claimed := range len(names) + 1 {
-		p := &planner{Assigner: Balance{}, Specs: []string{"s-00..29"}, Penalty: time.Second}
+		p := &planner{Assigner: assign.Balance{}, Specs: []string{"s-00..29"}, Penalty: time.Second}
 		table := &assignments{}
 		v := &core.View{}
 		for _, n := range []string{"a", "b", "c", "d"} {
@@ -82,7 +83,7 @@ func TestPlanAmongHeirs(t *testing.T) {
 		}
 		plan(0)
 		want := make([]core.SessionID, len(names))
-		next := heirs(table.members, table.owner)
+		next := assign.Heirs(table.members, table.owner)
 		v.Members = v.Members[1:]
 		for i, s := range names {
 			at := table.at(i)

@@ -13,28 +13,28 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/goexit"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// A shard is prepared before it is handed over. The member to which a plan gives it calls
-// Options.Prepare while the owner continues. When the member has prepared all its incoming shards,
-// it writes the number of the plan into its metadata, once for all of them. The owner waits for
-// that number, for at most Options.PrepareBudget, and then hands the shard over. A member without
-// Prepare has no such number, and owners do not wait for it. With Options.PrepareRequired, an
-// exclamation mark and the shards that could not be prepared, or * for all, follow the number.
-// Their owners keep them, and the assigner plans again.
+// While a shard's owner continues to serve it, the member to which a plan assigns the shard calls
+// Options.Prepare. When the member has prepared all its incoming shards, it writes the plan's
+// number into its metadata. The owner waits for that number, for at most Options.PrepareBudget, and
+// then hands the shard over. A member without Prepare publishes no number, and owners do not wait
+// for it. With Options.PrepareRequired, an exclamation mark and the unprepared shards, or * for all
+// shards, follow the number. The owners keep the unprepared shards, and the assigner plans again.
 const (
-	readyKey   = "tenure.ready" // in core.MemberState.Meta
-	maxUnready = 4              // largest number of shards that are named there
+	readyKey   = "tenure.ready" // the key in core.MemberState.Meta
+	maxUnready = 4              // maximum number of shards that the metadata name
 )
 
-// readiness is a member's progress in preparing shards, according to its metadata.
+// A member's metadata shows its readiness, which is its progress in preparing shards.
 type readiness struct {
-	number   int64 // of the plan up to which shards are prepared; none before the first
+	number   int64 // the number of the plan up to which the member has prepared its shards
 	required bool
 	failed   []string
 }
 
-// readinessOf reads a member's metadata. It returns false if owners do not wait for the member.
+// If owners do not wait for the member, prepares is false.
 func readinessOf(m *core.Member) (r readiness, prepares bool) {
 	words := strings.Fields(m.Meta[readyKey])
 	if len(words) == 0 {
@@ -60,12 +60,10 @@ func (r *readiness) String() string {
 	return strings.Join(append([]string{text + "!"}, failed...), " ")
 }
 
-// lacks reports whether the member could not prepare a shard that a plan gives it.
 func (r *readiness) lacks(shard string, plan int64) bool {
 	return r.required && r.number >= plan && (slices.Contains(r.failed, shard) || slices.Contains(r.failed, "*"))
 }
 
-// preparer calls Prepare, and keeps the preparations that were begun.
 type preparer struct {
 	m    *Manager
 	work sync.WaitGroup
@@ -73,17 +71,16 @@ type preparer struct {
 	mu     sync.Mutex
 	at     map[string]*preparation
 	queue  []*preparation
-	busy   int   // workers
-	number int64 // of the table that these follow from
+	busy   int   // number of workers
+	number int64 // number of the table from which the preparations follow
 	ready  int64 // number of the plan in the metadata
-	known  bool  // the metadata have a number
+	known  bool  // the metadata contain a number
 }
 
-// preparation is the preparation of one shard. Its context ends when the shard is no longer
-// expected here.
+// A preparation's context ends when this member no longer expects the shard.
 type preparation struct {
 	shard    string
-	incoming bool // by a plan; the owner waits
+	incoming bool // a plan assigned the shard to this member; the owner waits
 	done     bool
 	err      error
 	ctx      context.Context
@@ -95,8 +92,8 @@ var (
 	errTooLong    = errors.New("the preparation takes longer than Options.PrepareBudget")
 )
 
-// expect updates the preparations to a table. want has the expected shards as keys; a value is true
-// if an owner holds the shard back until it is prepared.
+// The keys of want are the expected shards. A value is true if the shard's owner waits until the
+// shard is prepared.
 func (p *preparer) expect(ctx context.Context, number int64, want map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,14 +112,14 @@ func (p *preparer) expect(ctx context.Context, number int64, want map[string]boo
 			x.ctx, x.end = context.WithCancelCause(ctx)
 			p.at[shard] = x
 			p.queue = append(p.queue, x)
-		} else if x.err != nil && incoming && !x.incoming { // it failed as a standby's
+		} else if x.err != nil && incoming && !x.incoming { // the preparation failed while this member was a standby
 			x.done, x.err = false, nil
 			x.ctx, x.end = context.WithCancelCause(ctx)
 			p.queue = append(p.queue, x)
 		}
 		x.incoming = incoming
 	}
-	slices.SortStableFunc(p.queue, func(a, b *preparation) int { // shards that an owner holds back come first
+	slices.SortStableFunc(p.queue, func(a, b *preparation) int { // shards for which an owner waits come first
 		if a.incoming != b.incoming {
 			if a.incoming {
 				return -1
@@ -138,7 +135,6 @@ func (p *preparer) expect(ctx context.Context, number int64, want map[string]boo
 	p.tell()
 }
 
-// run prepares the shards in the queue.
 func (p *preparer) run() {
 	for {
 		p.mu.Lock()
@@ -170,7 +166,7 @@ func (p *preparer) run() {
 	}
 }
 
-// tell publishes this member's progress when no owner waits for another preparation. The caller
+// Once no owner waits for another preparation, tell publishes this member's progress. The caller
 // holds p.mu.
 func (p *preparer) tell() {
 	some := false
@@ -190,7 +186,7 @@ func (p *preparer) tell() {
 	p.say(p.number, failed)
 }
 
-// say writes the number of a plan and the failed shards into the metadata. p.mu is held.
+// The caller holds p.mu.
 func (p *preparer) say(number int64, failed []string) {
 	p.ready, p.known = number, true
 	slices.Sort(failed)
@@ -209,7 +205,7 @@ func (p *preparer) say(number int64, failed []string) {
 	}
 }
 
-// begin publishes that this member prepares shards, before it gets any.
+// The Manager calls begin before the member gets any shards.
 func (p *preparer) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +214,6 @@ func (p *preparer) begin() {
 	}
 }
 
-// close ends all preparations and waits for them.
 func (p *preparer) close() {
 	p.mu.Lock()
 	p.queue = nil
@@ -229,7 +224,6 @@ func (p *preparer) close() {
 	p.work.Wait()
 }
 
-// prepare updates the preparations of the shards that this member expects.
 func (m *Manager) prepare(v *core.View, leave bool) {
 	if m.o.Prepare == nil {
 		return
@@ -238,7 +232,7 @@ func (m *Manager) prepare(v *core.View, leave bool) {
 	for i, name := range m.names {
 		k := m.at[i]
 		o, _ := v.Owner(name)
-		if k == None || leave || o.Session == v.Session { // the handler has it now
+		if k == assign.None || leave || o.Session == v.Session { // the handler has the shard now
 			continue
 		}
 		switch v.Session {
@@ -247,7 +241,7 @@ func (m *Manager) prepare(v *core.View, leave bool) {
 				want[name] = o.Node != ""
 			}
 		default:
-			if h := m.heirs[k]; m.o.Standby > 0 && h != None && m.known.members[h].ID == v.Session {
+			if h := m.heirs[k]; m.o.Standby > 0 && h != assign.None && m.known.members[h].ID == v.Session {
 				want[name] = false
 			}
 		}
@@ -255,8 +249,8 @@ func (m *Manager) prepare(v *core.View, leave bool) {
 	m.prep.expect(m.work, m.known.number, want)
 }
 
-// unready reports whether this member, the owner of a shard, still waits before it hands the shard
-// to another member.
+// unready reports whether this member, the shard's owner, must still wait before it hands the shard
+// over.
 func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
 	x, _ := v.Member(to)
 	ready, prepares := readinessOf(&x)
@@ -266,7 +260,7 @@ func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
 		return false
 	case ready.number >= plan:
 		return ready.lacks(m.known.names[k], plan)
-	case ready.required: // the assigner ends the wait
+	case ready.required: // the assigner will end the wait
 		return true
 	}
 	since := m.plans[0].at
@@ -283,7 +277,8 @@ func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
 	return true
 }
 
-// remember records when a plan was first known here, and forgets plans that are not waited for.
+// remember records when this member first learned of a plan, and forgets plans for which it no
+// longer waits.
 func (m *Manager) remember(number int64) {
 	now := time.Since(m.began)
 	if n := len(m.plans); n == 0 || m.plans[n-1].number < number {

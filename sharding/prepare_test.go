@@ -13,22 +13,22 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// caches are the caches of a namespace's members in memory, by node and shard.
+// caches are the in-memory caches of a namespace's members, by node and shard.
 type caches struct {
 	*world
-	warmUp time.Duration // that Prepare takes
+	warmUp time.Duration // how long Prepare takes
 
 	cache  sync.Mutex
 	warm   map[string]bool // node and shard
-	cold   []string        // that a handler began with, after the first
+	cold   []string        // shards whose handler began cold, after the first handler
 	began  map[string]int  // handlers, by shard
 	asked  map[string]int  // calls of Prepare, by shard
-	now    int             // under way
+	now    int             // in progress
 	most   int
-	last   time.Time     // that a handler began
+	last   time.Time     // when a handler last began
 	failed bool          // Prepare fails
 	fails  string        // node and shard for which it fails
-	hangs  chan struct{} // Prepare returns when it is closed, whatever its context says
+	hangs  chan struct{} // Prepare returns when this channel is closed, even if its context has ended
 }
 
 func newCaches(w *world, warmUp time.Duration) *caches {
@@ -86,8 +86,8 @@ func (c *caches) prepare(ctx context.Context, node, shard string) error {
 	return nil
 }
 
-// A planned move waits until the new owner is prepared, while the old one serves. No handler begins
-// cold, in a join, a drain and a rolling restart.
+// A planned move waits until the new owner is prepared, while the old owner continues to serve.
+// During a join, a drain and a rolling restart, no handler begins cold.
 func TestPrepare(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 3*ttl)
@@ -95,7 +95,7 @@ func TestPrepare(t *testing.T) {
 		w.shares(2*ttl, map[string]int{"a": 30})
 		c.start("b", nil)
 		time.Sleep(2 * ttl)
-		w.shares(0, map[string]int{"a": 30}) // b prepares still
+		w.shares(0, map[string]int{"a": 30}) // b is still preparing
 		w.shares(3*ttl, map[string]int{"a": 15, "b": 15})
 		c.start("c", func(o *Options) { o.PrepareAtOnce = 4 })
 		w.shares(20*ttl, map[string]int{"a": 10, "b": 10, "c": 10})
@@ -115,8 +115,8 @@ func TestPrepare(t *testing.T) {
 	})
 }
 
-// A preparation that takes too long, or fails, holds its shard back for the budget at most, and its
-// context ends. No more than PrepareAtOnce run at once.
+// A preparation that takes too long or fails delays its shard only for the budget. Then, the
+// preparation's context ends. Up to PrepareAtOnce preparations run concurrently.
 func TestPrepareBudget(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		t.Run(fmt.Sprint("failed=", failed), func(t *testing.T) {
@@ -146,12 +146,12 @@ func TestPrepareBudget(t *testing.T) {
 	}
 }
 
-// A preparation that ignores its context holds its shard back for the budget, and no longer.
+// A preparation that ignores its context delays its shard for the budget, but no longer.
 func TestPrepareHangs(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 0)
 		c.hangs = make(chan struct{})
-		defer close(c.hangs) // before the members' end, which waits for it
+		defer close(c.hangs) // before the end of the members, which waits for the preparation
 		change := func(o *Options) { o.PrepareBudget, o.Logger = 4*ttl, slog.New(slog.DiscardHandler) }
 		c.start("a", change)
 		w.shares(2*ttl, map[string]int{"a": 30})
@@ -185,8 +185,8 @@ func TestPrepareHangsBesideAJoin(t *testing.T) {
 	})
 }
 
-// If a member must prepare its shards, a shard that it cannot prepare goes to another member, and
-// the rest comes.
+// With PrepareRequired, a shard that a member cannot prepare goes to another member, and the member
+// gets other shards.
 func TestPrepareRequired(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("hangs=", hangs), func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestPrepareRequired(t *testing.T) {
 				c := newCaches(w, ttl)
 				change := func(o *Options) {
 					o.PrepareRequired, o.PrepareBudget, o.Logger = true, 4*ttl, slog.New(slog.DiscardHandler)
-					o.LeaveBudget = time.Hour // after half of it a shard moves regardless
+					o.LeaveBudget = time.Hour // after half of this time, a shard moves regardless
 				}
 				c.start("a", change)
 				w.shares(2*ttl, map[string]int{"a": 30})
@@ -207,7 +207,7 @@ func TestPrepareRequired(t *testing.T) {
 				c.start("b", change)
 				time.Sleep(30 * ttl)
 				w.shares(0, map[string]int{"a": 30})
-				back := false // the plans know that b could not prepare any
+				back := false // the plans show that b could not prepare any shard
 				for range 50 {
 					time.Sleep(interval)
 					back = back || !slices.ContainsFunc(w.members[0].Assignments(), func(a Assignment) bool { return a.Owner.Node == "b" })
@@ -225,7 +225,7 @@ func TestPrepareRequired(t *testing.T) {
 					w.Error(err)
 				}
 				c.start("b", change)
-				time.Sleep(interval / 2) // it has joined
+				time.Sleep(interval / 2) // the member has joined
 				w.members[0].Drain(true)
 				time.Sleep(12 * ttl)
 				w.shares(0, map[string]int{"a": 1, "b": 29})
@@ -264,8 +264,8 @@ func TestPrepareRequiredOfALeaver(t *testing.T) {
 	})
 }
 
-// With a standby the heir of each shard is prepared before the owner dies. A crash finds a warm
-// successor after the TTL and a call.
+// With Standby, the heir of each shard is prepared before the owner dies. After a crash, a prepared
+// successor owns the shard after the TTL and one call.
 func TestStandby(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 2*ttl)
@@ -273,7 +273,7 @@ func TestStandby(t *testing.T) {
 			c.start(node, func(o *Options) { o.Standby = 1 })
 		}
 		w.shares(20*ttl, map[string]int{"a": 10, "b": 10, "c": 10})
-		time.Sleep(5 * ttl) // their heirs are prepared
+		time.Sleep(5 * ttl) // the shards' heirs are prepared
 		c.cache.Lock()
 		c.cold = nil
 		c.cache.Unlock()
@@ -290,7 +290,7 @@ func TestStandby(t *testing.T) {
 	})
 }
 
-// A member that prepares hands over to a member that does not, and the reverse.
+// Members with and without Prepare hand shards over to one another.
 func TestPrepareHereOnly(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 2*ttl)

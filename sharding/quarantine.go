@@ -10,41 +10,47 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/seam"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Quarantine says when a shard counts as killing the processes that own it, for example by a
-// request that crashes each of them. For handlers that return, there is Options.Penalty.
+// Quarantine configures when the assigner blames a shard for the deaths of the processes that own
+// it. For example, requests to the shard may crash every process that owns the shard. For handlers
+// that merely return, see Options.Penalty.
 //
-// A shard is suspected when its owner dies, that is, when a process with a lease of it ends
-// without a drain. A process that joins again, within a TTL or later, did not die. After Deaths
-// such deaths within Within, the shard is in quarantine: no member claims it, and all other
-// shards continue. Views, the board, metrics, the log and the command tenure show the quarantine.
+// A shard is suspected when its owner dies, that is, when a process that holds a lease on the shard
+// ends without a drain. A process that joins again, whether within a TTL or later, did not die. If
+// Deaths owners die within the period Within, the assigner puts the shard into quarantine. During a
+// quarantine, no member claims the shard, and all other shards stay in service. Views, the board,
+// metrics, the log and the tenure command show the quarantine.
 //
-// A quarantine ends after For, or by an operator's rule (control.Release). It also ends when the
-// processes turn out to be alive, or a member joins with another version in its metadata. After a
-// quarantine, one more death is enough. Suspicion is recorded in the assigner's log, and survives
-// the assigner. If one more death is enough for a shard, no heir claims it. The shard waits for a
-// plan, unless this applies to most shards.
+// A quarantine ends after the duration For, or when an operator releases the shard
+// (control.Release). A quarantine also ends when the processes turn out to be alive, or when a
+// member joins with a new version in its metadata. After a quarantine, one more death is enough for
+// the next quarantine. The assigner's log records suspicions, so the next assigner knows them. If
+// one more death would put a shard into quarantine, no heir claims the shard, and the shard waits
+// for a plan. If most shards are suspected in this way, heirs do claim them.
 //
 // If there are few members, more deaths are needed, for example 7 with three members. A shard is
 // not put into quarantine if another shard was present at each death, or if all deaths were on one
-// machine. The shards are not the cause if more than half of them, or more than three and more than
-// a twentieth, are held or due. All of them are then freed.
+// machine. If too many shards are in quarantine or due for it, the shards are not the cause, and
+// the assigner frees all of them. "Too many" means more than half of all shards, or more than three
+// shards that are also more than a twentieth of all shards.
 type Quarantine struct {
-	// Deaths is the number of owners that must die within Within. Default 3; below 0: no quarantine.
+	// Deaths is the number of owners that must die within the period Within. The default is 3. If
+	// Deaths is negative, there are no quarantines.
 	Deaths int `yaml:"deaths"`
-	// Within is the time in which Deaths count. Default 5 min, at least 1 s.
+	// Within is the period for counting deaths. The default is 5 min, and the minimum is 1 s.
 	Within time.Duration `yaml:"within"`
-	// For is how long a quarantine lasts. Default 10 min, at least 1 s.
+	// For is how long a quarantine lasts. The default is 10 min, and the minimum is 1 s.
 	For time.Duration `yaml:"for"`
-	// VersionKey is the key of core.Options.Meta that holds the version of the member's program.
-	// Default "version".
+	// VersionKey is the key of the program's version in core.Options.Meta. The default is
+	// "version".
 	VersionKey string `yaml:"version_key"`
 }
 
-// resolve returns a copy with the defaults filled in.
 func (q Quarantine) resolve() (Quarantine, error) {
 	if q.Deaths == 0 {
 		q.Deaths = 3
@@ -67,14 +73,12 @@ func (q Quarantine) resolve() (Quarantine, error) {
 	return q, nil
 }
 
-// next reports whether one more death is enough.
 func (q Quarantine) next(s *suspicion) bool { return len(s.Deaths) >= q.Deaths-1 }
 
-// close reports whether one more death may be enough. top is the most deaths of any shard, because
-// a shard that kills has about the most.
+// close reports whether one more death may be enough for a quarantine. A shard that kills its
+// owners has about as many deaths as top, the highest number among all shards.
 func (q Quarantine) close(s *suspicion, top int) bool { return q.next(s) && 4*len(s.Deaths) >= 3*top }
 
-// top returns the most deaths of any suspect.
 func (t *assignments) top() (n int) {
 	for _, s := range t.suspects {
 		n = max(n, len(s.Deaths))
@@ -83,27 +87,27 @@ func (t *assignments) top() (n int) {
 }
 
 const (
-	maxDeaths   = 64 // kept of a shard, at most
-	maxVersions = 16 // kept of a quarantine, at most
-	maxVersion  = 64 // largest size of a version, in bytes
+	maxDeaths   = 64 // maximum number of deaths kept for a shard
+	maxVersions = 16 // maximum number of versions kept for a quarantine
+	maxVersion  = 64 // maximum size of a version, in bytes
 )
 
-// suspicion is the record of a shard whose owners died. Times are seconds since 1970, by the
-// assigners' clocks.
+// suspicion records the deaths of a shard's owners. Times are seconds since 1970, by the assigners'
+// clocks.
 type suspicion struct {
-	Deaths   []int64  // the newest ones, oldest first
-	Of       []uint64 // of the last len(Of) deaths: identity of the member
-	Until    int64    // end of the quarantine; 0: it is in none
-	Versions []string // of the members when it began
+	Deaths   []int64  // times of the newest deaths, oldest first
+	Of       []uint64 // identities of the members in the last len(Of) deaths
+	Until    int64    // end of the quarantine; 0 if there is no quarantine
+	Versions []string // the members' versions when the quarantine began
 }
 
-// death is the death of a member's process, which has one identity and dies once.
+// A member's process has one identity and dies once.
 type death struct {
 	at int64
 	of uint64 // identity; 0: unknown
 }
 
-// key returns a death that is equal for all shards that the member owned.
+// The key of a death is the same for every shard that the member owned.
 func (d death) key() death {
 	if d.of != 0 {
 		d.at = 0
@@ -111,9 +115,9 @@ func (d death) key() death {
 	return d
 }
 
-// identity returns hashes of a member's process, in the upper half, and of its label.
-func identity(m *Member) uint64 {
-	return fnv1a(string(mark.Process(m.ID)))<<32 | fnv1a(m.Node)&math.MaxUint32
+// The upper half is a hash of the member's process, and the lower half is a hash of its label.
+func identity(m *assign.Member) uint64 {
+	return keyspace.FNV(string(mark.Process(m.ID)))<<32 | keyspace.FNV(m.Node)&math.MaxUint32
 }
 
 func (s *suspicion) list() []death {
@@ -126,7 +130,7 @@ func (s *suspicion) list() []death {
 	return out
 }
 
-// with returns a copy with other deaths.
+// The returned copy has the given deaths instead of its own.
 func (s *suspicion) with(list []death) *suspicion {
 	x := &suspicion{Until: s.Until, Versions: s.Versions}
 	for _, d := range list[max(0, len(list)-maxDeaths):] {
@@ -135,7 +139,6 @@ func (s *suspicion) with(list []death) *suspicion {
 	return x
 }
 
-// newest returns the time of the last death, or 0 without a death.
 func (s *suspicion) newest() int64 {
 	if len(s.Deaths) == 0 {
 		return 0
@@ -143,27 +146,26 @@ func (s *suspicion) newest() int64 {
 	return s.Deaths[len(s.Deaths)-1]
 }
 
-// held reports whether the shard is in quarantine.
 func (s *suspicion) held() bool { return s != nil && s.Until > 0 }
 
-// without reports whether no member had a version when the quarantine began.
+// If no member had this version when the quarantine began, the result is true.
 func (s *suspicion) without(version string) bool { return !slices.Contains(s.Versions, version) }
 
-// isolation is the part of a plan about quarantine.
+// isolation is the part of a plan that concerns quarantine.
 type isolation struct {
 	Time     int64   // when the plan was made; 0 if it changes no suspicion
-	Within   int64   // deaths before that are forgotten
+	Within   int64   // deaths before this time are forgotten
 	Late     []int32 // shards whose owner died
-	By       []int32 // its slot, for each of Late
+	By       []int32 // slots of the owners of the shards in Late
 	Hold     []int32
 	Until    int64 // end of a quarantine that begins now
 	Versions []string
 	Free     []int32
-	Left     int // largest number of deaths that count of a freed shard
+	Left     int // how many of a freed shard's deaths still count
 }
 
-// die records the deaths of shards' owners. A time after the plan's time comes from a wrong
-// clock, and is moved back.
+// If a recorded time is later than the plan's time, a clock was wrong, and the shard's times are
+// moved back.
 func (t *assignments) die(c *planChange) {
 	if c.Isolation.Time == 0 {
 		return
@@ -205,7 +207,6 @@ func (t *assignments) die(c *planChange) {
 	t.suspects = next
 }
 
-// revive removes the deaths of processes that are members again.
 func (t *assignments) revive() {
 	living := map[uint64]bool{}
 	for i := range t.members {
@@ -224,8 +225,8 @@ func (t *assignments) revive() {
 	}
 }
 
-// suspect copies the deaths of a shard's owners to a shard that gets a range of it, if the
-// latter has fewer deaths. The key that kills may be in the range.
+// A shard that gets part of a suspect's range inherits the suspect's deaths, unless it already has
+// at least as many. The key that kills the owners may be in that part.
 func (t *assignments) suspect(from, to string) {
 	s := t.suspects[from]
 	if s == nil || s.held() || t.suspects[to].held() {
@@ -236,8 +237,7 @@ func (t *assignments) suspect(from, to string) {
 	}
 }
 
-// isolate begins and ends quarantines. A freed shard is on probation: its next owner's death is
-// enough.
+// A freed shard is on probation: its next owner's death is enough for another quarantine.
 func (t *assignments) isolate(c *planChange) error {
 	if t.suspects == nil && len(c.Isolation.Hold) > 0 {
 		t.suspects = map[string]*suspicion{}
@@ -251,7 +251,7 @@ func (t *assignments) isolate(c *planChange) error {
 			x.Deaths, x.Of = old.Deaths, old.Of
 		}
 		t.suspects[t.names[s]] = x
-		t.owner[s] = None
+		t.owner[s] = assign.None
 	}
 	for _, s := range c.Isolation.Free {
 		if s < 0 || int(s) >= len(t.names) || !t.suspects[t.names[s]].held() {
@@ -267,8 +267,8 @@ func (t *assignments) isolate(c *planChange) error {
 	return nil
 }
 
-// isolate adds the shards that a plan puts into quarantine or frees. It returns the undecided
-// shards, and whether any suspicion is left. Suspicion ends with time.
+// isolate adds the shards that a plan puts into quarantine or frees, returns the undecided shards,
+// and reports whether any suspicion may expire.
 func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *planChange) (undecided []int32, again bool) {
 	q := p.Quarantine
 	if q.Deaths <= 0 {
@@ -280,7 +280,7 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 	p.deaths(t, v, ch)
 	after := assignments{names: t.names, owner: t.owner, members: t.members, suspects: t.suspects}
 	after.die(ch)
-	_ = after.seat(ch) // made for this table
+	_ = after.seat(ch) // ch was made for this table
 	after.revive()
 	members := 0
 	for i := range after.members {
@@ -333,9 +333,9 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 	return undecided, len(t.suspects)+len(after.suspects) > 0
 }
 
-// due returns the shards that seem to kill their owners. Such a shard has enough of all deaths, on
-// more than one machine, and no other shard was present at each of them. Deaths that one shard
-// explains do not count for the others.
+// due returns the shards that seem to kill their owners. Such a shard was present at enough of the
+// deaths, and these deaths occurred on more than one machine. No other shard was present at all of
+// these deaths. A death that one shard explains does not count against other shards.
 func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32) {
 	lists, all, explained := map[string][]death{}, map[death]bool{}, map[death]bool{}
 	var names []string
@@ -379,7 +379,6 @@ func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32
 	return out
 }
 
-// machines returns the number of node labels in a list of deaths.
 func machines(list []death) int {
 	labels := map[uint64]bool{}
 	for _, d := range list {
@@ -388,8 +387,8 @@ func machines(list []death) int {
 	return len(labels)
 }
 
-// deaths adds the deaths of the members whose slots a plan frees, for each shard that they had a
-// lease of. If a member's process is a member again, it did not die.
+// When a plan frees a member's slot, its death is recorded for every shard that it leased. A
+// process that has become a member again did not die.
 func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	living := map[core.SessionID]bool{}
 	for i := range v.Members {
@@ -407,19 +406,17 @@ func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	}
 }
 
-// calm reports whether every member of the table lives, by a view.
 func (t *assignments) calm(v *core.View) bool {
 	living := map[core.SessionID]bool{"": true}
 	for i := range v.Members {
 		living[v.Members[i].Session] = true
 	}
-	for _, id := range v.Silent { // the member that evicts a silent one sees its own claims first
+	for _, id := range v.Silent { // the member that evicts a silent member sees its own claims first
 		delete(living, id)
 	}
-	return !slices.ContainsFunc(t.members, func(m Member) bool { return !living[m.ID] })
+	return !slices.ContainsFunc(t.members, func(m assign.Member) bool { return !living[m.ID] })
 }
 
-// tellQuarantine logs the quarantines that a plan began and ended.
 func tellQuarantine(log *slog.Logger, out *Outcome, t *assignments) {
 	for _, i := range out.change.Isolation.Hold {
 		shard := out.Cluster.Shards[i].Name
@@ -431,19 +428,19 @@ func tellQuarantine(log *slog.Logger, out *Outcome, t *assignments) {
 	}
 }
 
-// widowed reports whether the i-th shard's owner died. to is the member that the owner is now, or
-// None if it is gone.
+// widowed reports whether the i-th shard's owner died. If the owner is no longer a member, to
+// equals None.
 func (t *assignments) widowed(i int, to int32) bool {
 	o := t.owner[i]
-	return o != None && to == None && !t.members[o].Drain
+	return o != assign.None && to == assign.None && !t.members[o].Drain
 }
 
-// few returns the largest number of suspected shards. Above it, the members are the cause.
+// If more shards than this are suspected, the members are the cause.
 func few(shards int) int { return max(3, shards/20) }
 
-// near reports whether one more death of a shard's owners is enough, including the death that this
-// plan counts. Such a shard is not moved to balance the members, because the assigned member would
-// claim it before the plan that counts the next death.
+// near reports whether one more death, besides any that this plan counts, would be enough for a
+// quarantine. Such a shard is not moved to balance the members, because its new owner would claim
+// it before the next plan counts another death.
 func (p *planner) near(s *suspicion, died bool, top int) bool {
 	if p.Quarantine.Deaths <= 0 || s == nil && !died {
 		return false
@@ -459,7 +456,6 @@ func (p *planner) near(s *suspicion, died bool, top int) bool {
 	return p.Quarantine.close(&now, top)
 }
 
-// versions returns the versions in members' metadata, without duplicates.
 func (p *planner) versions(v *core.View) (out []string) {
 	for i := range v.Members {
 		if p.Takes != nil && !p.Takes(v.Members[i]) {
@@ -475,8 +471,8 @@ func (p *planner) versions(v *core.View) (out []string) {
 	return out
 }
 
-// asideOf returns the reason why a shard should have no owner: it is in quarantine, or it was of
-// the keyspace and has ended.
+// A shard should have no owner if it is in quarantine, or if it belonged to the keyspace and was
+// merged into another shard.
 func (t *assignments) asideOf(shard string) seam.Aside {
 	if s := t.suspects[shard]; s.held() {
 		return s.aside()

@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// poison is a namespace in which one shard crashes the process that serves it.
+// poison is a namespace in which one shard crashes every process that serves it.
 type poison struct {
 	*world
 	shard   string
@@ -51,7 +52,7 @@ func (p *poison) setFatal(on bool) {
 	p.fatal = on
 }
 
-// aside returns the reason why a member sees the shard set aside.
+// aside returns the reason, in a member's view, why the shard is set aside.
 func (p *poison) aside(m *member) string {
 	o, _ := m.e.View().Owner(p.shard)
 	return o.Aside
@@ -81,7 +82,6 @@ func newPoison(w *world, members int, options func(*Options)) *poison {
 	return p
 }
 
-// living is a member that runs.
 func (p *poison) living() *member {
 	for _, m := range p.members {
 		if !m.gone {
@@ -92,13 +92,13 @@ func (p *poison) living() *member {
 	return nil
 }
 
-// A shard that crashes every process that serves it kills three of 50 members. Then it is held,
-// visibly, and every other shard has an owner all the time, except for a takeover.
+// One shard crashes every process that serves it. After it has killed three of 50 members, all
+// views show it in quarantine. Every other shard always has an owner, except during a takeover.
 func TestQuarantine(t *testing.T) {
 	members := share.Of(t, "members", 50, 25)
 	bubble(t, func(w *world) {
 		p := newPoison(w, members, func(o *Options) { o.Quarantine.For = 30 * time.Second })
-		var without time.Duration // the longest, of any other shard
+		var without time.Duration // the longest time that any other shard was without an owner
 		since := map[string]time.Time{}
 		stop := make(chan struct{})
 		watched := make(chan struct{})
@@ -127,32 +127,33 @@ func TestQuarantine(t *testing.T) {
 		owner := w.owners()[p.shard]
 		for _, m := range w.members {
 			if m.node == owner {
-				m.crash() // the first member that it kills, although it had the shard for long
+				m.crash() // the first member that the shard kills, although it has had the shard for a long time
 			}
 		}
 		dead := 1 + p.crashOwners(20*ttl)
 		close(stop)
 		<-watched
 		v := p.living()
-		// Shards that three owners had together cannot be told from the one that killed them.
+		// Other shards that all three dead members had owned cannot be distinguished from the
+		// deadly shard.
 		if why := p.aside(v); dead < 3 || dead > 4 || !strings.Contains(why, fmt.Sprint(dead, " of its owners died")) {
 			w.Errorf("%d members died, and the shard is set aside for %q", dead, why)
 		}
 		if n, _ := v.e.View().Unowned(); n != 0 {
 			w.Errorf("%d shards count as unowned", n)
 		}
-		// A takeover waits for the TTL and a call, which takes a quarter of the TTL here.
+		// A takeover takes the TTL plus one call, which takes a quarter of the TTL in this test.
 		if without > ttl+ttl/2 || without < ttl/2 {
 			w.Errorf("another shard was without an owner for %v", without)
 		}
 		w.Logf("%d of %d members died; the others' shards were without an owner for %v at most", dead, members, without)
-		// It ends with time, and then the death of the first owner is enough.
+		// After the quarantine ends, the death of the first owner is enough for the next one.
 		time.Sleep(40 * time.Second)
 		if again := p.crashOwners(10 * ttl); again < 1 || again > 2 || p.aside(p.living()) == "" {
 			w.Errorf("%d members died after the quarantine, and the shard is set aside for %q", again, p.aside(p.living()))
 		}
-		// A member without a version, such as the command tenure, ends no quarantine. A member of
-		// another version gets the shard.
+		// A member without a version, such as the command tenure, does not end the quarantine. A
+		// member with a new version gets the shard.
 		p.setFatal(false)
 		w.rule(control.Put, control.Rule{Kind: control.Pin, Shards: "orders-000", Node: "n01"})
 		time.Sleep(5 * ttl)
@@ -167,7 +168,7 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
-// An operator ends a quarantine, and prevents the next while the rule lasts.
+// An operator's rule ends a quarantine, and prevents the next one while the rule lasts.
 func TestRelease(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newPoison(w, 16, func(o *Options) { o.Quarantine.Deaths = 2 })
@@ -200,8 +201,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// If every member dies at once, or many within the window, the shards are not the cause: none is
-// held back.
+// If every member dies at the same time, or many members die within Within, the shards are not the
+// cause, and no shard is put into quarantine.
 func TestNoQuarantineOfMany(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newPoison(w, 2, nil)
@@ -232,13 +233,13 @@ func TestNoQuarantineOfMany(t *testing.T) {
 	})
 }
 
-// A member that dies before it handed over its planned shards counts as the owner that died,
-// whether or not the other member has them already. After the hand-over it does not count.
+// If a plan moves shards from a member that dies before the hand-over, the member counts as the
+// shards' owner. After the hand-over, it does not.
 func TestDeathBeforeTheHandOver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name           string
-		before, record core.SessionID // of the moved shards, when the member lives and when it is gone
+		before, record core.SessionID // of the moved shards, while the member is alive and after it is gone
 		deaths         int
 	}{
 		{"nobody has claimed it", "a", "a", 1},
@@ -247,7 +248,7 @@ func TestDeathBeforeTheHandOver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q, _ := Quarantine{}.resolve()
-			p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
+			p := &planner{Assigner: assign.Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
 			table := &assignments{}
 			member := func(name string) core.Member {
 				return core.Member{Session: core.SessionID(name), Node: name, MemberState: core.MemberState{Weight: 1}}
@@ -310,13 +311,14 @@ func TestDeathBeforeTheHandOver(t *testing.T) {
 	}
 }
 
-// If one more death is enough for a shard, it is not moved to balance the members. The assigned
-// member would claim it when its owner is dead, before the plan that counts that death.
+// If one more death is enough for a quarantine, the shard is not moved to balance the members.
+// Otherwise, the assigned member would claim the shard after its owner's death, before the plan
+// that counts that death.
 func TestNoMoveNearQuarantine(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
 	start := time.Unix(1000, 0)
-	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: start}
+	p := &planner{Assigner: assign.Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: start}
 	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
 	out, err := p.next(0, &assignments{}, v, measured{}, nil)
 	if err != nil {
@@ -340,11 +342,11 @@ func TestNoMoveNearQuarantine(t *testing.T) {
 	}
 }
 
-// The same applies to a shard whose owner is gone, if that death makes it so.
+// A shard that its owner's death brings close to quarantine is not moved, either.
 func TestNoMoveOfAnOrphanNearQuarantine(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
-	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
+	p := &planner{Assigner: assign.Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
 	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
 	out, err := p.next(0, &assignments{}, v, measured{}, nil)
 	if err != nil {
@@ -379,14 +381,14 @@ func TestNoMoveOfAnOrphanNearQuarantine(t *testing.T) {
 func TestFreeAfterManyDeaths(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
-	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
+	p := &planner{Assigner: assign.Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
 	v := &core.View{}
 	var list []death
 	for i := range 5 {
 		id := fmt.Sprint("n", i)
 		v.Members = append(v.Members, core.Member{Session: core.SessionID(id), Node: id, MemberState: core.MemberState{Weight: 1}})
 		v.Members = append(v.Members, core.Member{Session: core.SessionID(id + "b"), Node: id, MemberState: core.MemberState{Weight: 1}})
-		list = append(list, death{int64(700 + 10*i), identity(&Member{ID: "dead" + core.SessionID(id), Node: id})})
+		list = append(list, death{int64(700 + 10*i), identity(&assign.Member{ID: "dead" + core.SessionID(id), Node: id})})
 	}
 	table := &assignments{}
 	next := func(now time.Duration) *planChange {
@@ -416,8 +418,8 @@ func TestFreeAfterManyDeaths(t *testing.T) {
 	}
 }
 
-// The key that kills may be in any of the ranges of a split shard, or in the range of a merge. Each
-// of these shards has the deaths.
+// After a split or a merge, the key that kills may be in any of the resulting ranges. Each of these
+// shards therefore gets the deaths.
 func TestDeathsFollowTheRange(t *testing.T) {
 	t.Parallel()
 	base := &planChange{Number: 1, Base: true, Keys: Keyspace{Name: "k", Shards: 3}, Next: 3}
@@ -429,7 +431,7 @@ func TestDeathsFollowTheRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := table.apply(&planChange{Number: 2, Splits: []Split{{Shard: 0, At: []uint64{1 << 60}}}, Merges: []Merge{{From: 1, To: 2}}})
+	next, err := table.apply(&planChange{Number: 2, Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}, Merges: []assign.Merge{{From: 1, To: 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,7 +443,7 @@ func TestDeathsFollowTheRange(t *testing.T) {
 	if len(table.suspects) != 2 {
 		t.Errorf("the table before has %d suspects", len(table.suspects))
 	}
-	next, err = table.apply(&planChange{Number: 2, Merges: []Merge{{From: 1, To: 0}}})
+	next, err = table.apply(&planChange{Number: 2, Merges: []assign.Merge{{From: 1, To: 0}}})
 	if err != nil || len(next.suspects["k-0000"].Deaths) != 2 {
 		t.Errorf("%+v, error %v, want the more deaths of two", next, err)
 	}
@@ -451,8 +453,9 @@ func TestDeathsFollowTheRange(t *testing.T) {
 	}
 }
 
-// In a crash loop of all members the deaths of shards differ by one or two, which proves nothing
-// about the shards. A shard that was there at most of the deaths, unlike all others, stands out.
+// If all members are in a crash loop, the numbers of deaths per shard differ by one or two, which
+// proves nothing about the shards. A shard stands out only if it was present at most of the deaths,
+// unlike all other shards.
 func TestStandsOut(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
@@ -462,9 +465,9 @@ func TestStandsOut(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name          string
-		most, without int // deaths that it has, and that only others have
+		most, without int // deaths that the shard has, and deaths that only other shards have
 		node          string
-		second        int // shards that have all of its deaths, too
+		second        int // shards that also have all of its deaths
 		held          bool
 	}{
 		{"one more than the others", 4, 0, "", 0, false},
@@ -476,7 +479,7 @@ func TestStandsOut(t *testing.T) {
 		{"it is one machine", 12, 0, "a", 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := &planner{Assigner: Balance{}, Specs: []string{"s-00..39"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
+			p := &planner{Assigner: assign.Balance{}, Specs: []string{"s-00..39"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
 			out, err := p.next(0, &assignments{}, v, measured{}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -491,7 +494,7 @@ func TestStandsOut(t *testing.T) {
 				if node == "" {
 					node = string("abc"[i%3])
 				}
-				all = append(all, death{at: int64(900 + i), of: identity(&Member{ID: core.SessionID(fmt.Sprint("died", i)), Node: node})})
+				all = append(all, death{at: int64(900 + i), of: identity(&assign.Member{ID: core.SessionID(fmt.Sprint("died", i)), Node: node})})
 			}
 			table.suspects = map[string]*suspicion{}
 			for _, name := range table.names {

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Tools read the map, and why shards are set aside, from the log alone.
+// Tools read the map, and the reasons why shards are set aside, from the log alone.
 func TestReadPlans(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
@@ -56,7 +56,8 @@ func TestReadPlans(t *testing.T) {
 	})
 }
 
-// asideOf knows shards in quarantine, and those that have ended. It knows nothing of others.
+// asideOf returns a reason for shards in quarantine and for shards that have ended, but for no
+// other shard.
 func TestAsideOf(t *testing.T) {
 	until := time.Unix(2_000_000_000, 0).UTC()
 	table := &assignments{keys: Keyspace{Name: "k", Shards: 2}, next: 5, names: []string{"fixed", "k-0000", "k-0003"},
@@ -74,7 +75,7 @@ func TestAsideOf(t *testing.T) {
 	}
 }
 
-// Plans that cannot be decoded are an error, and not an empty map.
+// If plans cannot be decoded, ReadPlans returns an error instead of an empty map.
 func TestReadGarbage(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)

@@ -8,25 +8,25 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// A step is an action of a member for one shard.
+// A step is what a member does with one shard.
 type step uint8
 
 const (
-	keep     step = iota // no action
-	contend              // for the shard
-	withdraw             // from the shard
-	handOver             // to the successor
+	keep     step = iota // do nothing
+	contend              // contend for the shard
+	withdraw             // withdraw from the shard
+	handOver             // hand the shard over to the successor
 )
 
-// A situation is everything that decides the step for one shard.
 type situation struct {
-	contended bool            // the elector contends for it
-	state     core.LeaseState // of this member's lease; empty without a lease
-	leave     bool            // this member must be emptied
-	alone     bool            // and no other member takes its shards
-	successor core.SessionID  // of a lease that can be handed over; empty without one
+	contended bool            // the elector contends for the shard
+	state     core.LeaseState // the state of this member's lease; empty if it has no lease
+	leave     bool            // this member must give away its shards
+	alone     bool            // no other member takes this member's shards
+	successor core.SessionID  // the successor of a lease that can be handed over; otherwise empty
 }
 
 func (s situation) step() step {
@@ -52,16 +52,15 @@ func (s situation) yields() bool {
 	return s.contended && (s.state == core.LeaseHeld || s.state == core.LeaseStarting)
 }
 
-// steps holds the steps for all shards, by kind.
 type steps struct {
 	contend, withdraw []string
 	handOver          map[core.SessionID][]int
-	left              int // leases still to be given away before this member is empty
+	left              int // number of leases that must be given away before this member is empty
 }
 
-// reconcile carries out the table and the view. It reports whether this member is leaving and has
-// nothing left. It decides from the current state alone, so missed intermediate states do not
-// matter.
+// reconcile makes this member's leases follow the table and the view, and reports whether this
+// member is leaving and has no shards left. Only the current state counts, so missed intermediate
+// states do not matter.
 func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	m.mu.Lock()
 	table, leave := m.table, m.drained
@@ -88,7 +87,7 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	if err := m.carryOut(todo, leave); err != nil || !leave {
 		return false, err
 	}
-	// Until it is withdrawn, a shard may be granted that this view does not show.
+	// Until the withdrawal, the store may grant this member a shard that this view does not show.
 	if len(todo.withdraw) > 0 {
 		signal(m.wake)
 		return false, nil
@@ -100,10 +99,9 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	return true, nil
 }
 
-// steps decides the step for every shard.
 func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 	todo := &steps{handOver: map[core.SessionID][]int{}}
-	leases := v.Leases // sorted, as the names are
+	leases := v.Leases // sorted by name, like s.names
 	for i, name := range m.names {
 		for len(leases) > 0 && cmp.Compare(string(leases[0].Fence.Shard), name) < 0 {
 			leases = leases[1:]
@@ -139,28 +137,28 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 	return todo
 }
 
-// waits reports whether this member must not own a shard before a plan gives it the shard. The
-// shard is in quarantine, or its next owner's death would put it there. In the latter case, an
-// heir would be the first to die.
+// If waits returns true, this member may claim a shard only once a plan assigns the shard to it.
+// Such a shard is in quarantine, or its next owner's death would put it there. If this member did
+// not wait, it could be the next owner to die.
 func (m *Manager) waits(v *core.View, i int) bool {
 	s := m.suspects[i]
 	if s == nil || m.o.Quarantine.Deaths < 0 {
 		return false
 	}
 	k := m.at[i]
-	return s.held() || m.cautious && m.o.Quarantine.close(s, m.top) && k != None && m.known.session(int(k)) != v.Session
+	return s.held() || m.cautious && m.o.Quarantine.close(s, m.top) && k != assign.None && m.known.session(int(k)) != v.Session
 }
 
-// carryOut asks the elector for the steps. Later views show the results of hand-overs and
-// withdrawals, so a handler that does not return delays no other shard.
+// carryOut does not wait for hand-overs and withdrawals, whose results appear in later views.
+// Therefore, a handler that does not return does not delay other shards.
 func (m *Manager) carryOut(todo *steps, leave bool) error {
 	if len(todo.contend) > 0 {
 		if err := m.e.Contend(m.h, todo.contend...); err != nil {
 			return err
 		}
 	}
-	// This comes after the shards, because the first contention joins, and a visible member may
-	// get a shard immediately.
+	// The member contends for the assigner's shard last, because the first contention makes the
+	// member join, and a visible member may get a shard immediately.
 	if err := m.standForAssigner(!leave && !m.blind.Load() && time.Now().UnixNano() >= m.refused.Load()); err != nil {
 		return err
 	}
@@ -173,17 +171,16 @@ func (m *Manager) carryOut(todo *steps, leave bool) error {
 		}
 		if err := m.e.HandOver(asked, to, names...); errors.Is(err, core.ErrInvalid) {
 			for _, i := range list {
-				m.contended[i] = true // the view was old: the successor is this process now
+				m.contended[i] = true // the view was old: the successor is now this process
 			}
 		}
 	}
 	if len(todo.withdraw) > 0 {
-		_ = m.e.Withdraw(asked, todo.withdraw...) // fails only because it does not wait
+		_ = m.e.Withdraw(asked, todo.withdraw...) // fails only because the call does not wait
 	}
 	return nil
 }
 
-// noteEmptied closes the channel of Emptied.
 func (m *Manager) noteEmptied() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,11 +193,11 @@ func (m *Manager) noteEmptied() {
 	}
 }
 
-// successor returns the member that gets a shard of this member. It returns "" if no member
-// does, or while that member still prepares the shard.
+// successor returns the member to which this member should hand a shard. If there is no such
+// member, or if it is still preparing the shard, successor returns "".
 func (m *Manager) successor(v *core.View, i int, leave, alone bool) (to core.SessionID, prepares bool) {
 	k := m.at[i]
-	if k == None {
+	if k == assign.None {
 		return "", false
 	}
 	to = m.known.session(int(k))
@@ -213,7 +210,7 @@ func (m *Manager) successor(v *core.View, i int, leave, alone bool) (to core.Ses
 		}
 		return to, false
 	}
-	if alone && m.heirs[k] != None {
+	if alone && m.heirs[k] != assign.None {
 		if to = m.known.members[m.heirs[k]].ID; to != v.Session {
 			if _, lives := v.Member(to); lives {
 				return to, false

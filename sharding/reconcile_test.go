@@ -6,7 +6,6 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestStep covers every situation of a shard.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	states := []core.LeaseState{"", core.LeaseStarting, core.LeaseHeld, core.LeaseDraining, core.LeaseStuck, core.LeaseRevoked}

@@ -10,16 +10,17 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Repair is for tools. It rebuilds the plans of a keyspace from the notes of its shards, if the
-// plans cannot be understood. Ranges and owners do not change. With the options of a member, Repair
-// replaces the plans under the lease of the assigner's shard, which is not granted while a member
-// plans. With nil, it only reads.
+// Repair is meant for tools. If a keyspace's plans cannot be understood, Repair rebuilds them from
+// the notes of the keyspace's shards. Ranges and owners do not change. If write contains a member's
+// options, Repair replaces the plans under the lease of the assigner's shard. The store does not
+// grant this lease while another member plans. If write is nil, Repair only reads.
 //
 // If the plans can be understood, or a member of a newer version is alive, the error matches
-// core.ErrConflict. If the notes do not divide the keyspace, it matches core.ErrInvalid and names
-// the shards.
+// core.ErrConflict. If the notes do not divide the keyspace completely, the error matches
+// core.ErrInvalid and lists the shards.
 func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options) (m *Map, err error) {
 	if write == nil {
 		_, _, m, err = rebuild(ctx, b, k)
@@ -37,7 +38,6 @@ func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options
 	return m, cmp.Or(failed, err)
 }
 
-// rebuild returns a base of the keyspace, and its map.
 func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planChange, *Map, error) {
 	j := journalOf(b)
 	if _, err := j.catchUp(ctx); err != nil {
@@ -49,7 +49,7 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// A member that understands the plans may be giving ranges.
+	// A member that understands the plans may be transferring ranges right now.
 	newer := slices.ContainsFunc(v.Members, func(x core.Member) bool { return formOf(&x) > formVersion })
 	switch {
 	case !newer && j.gap == nil && j.table.keys.Name == "":
@@ -75,7 +75,7 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 			return nil, nil, nil, err
 		}
 	}
-	t := j.table // from the plans before the first that is not understood, which show how the keyspace began
+	t := j.table // the plans before the first unreadable plan, which show how the keyspace began
 	c := &planChange{Number: max(int64(j.after), t.number), Base: true, Keys: k, Next: t.next}
 	if t.keys.Name != "" {
 		c.Keys = t.keys
@@ -93,10 +93,9 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 }
 
 // gather fills in a base from the notes of the shards that have a record. A shard without a note
-// counts as having the zero note. certain reports whether the number of shards at the beginning is
-// known.
+// has the zero note. If the keyspace's initial number of shards is known, certain is true.
 func (c *planChange) gather(notes map[int]note, certain bool) error {
-	k, has, ends := c.Keys, map[int]Range{}, map[int]bool{}
+	k, has, ends := c.Keys, map[int]assign.Range{}, map[int]bool{}
 	for i := range k.Shards {
 		has[i] = equal(i, k.Shards)
 	}
@@ -128,14 +127,14 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 	return c.divides()
 }
 
-// reopen adds the gifts of the i-th shard that were not taken to the takers' ranges in has. It
-// reports whether there are any.
-func (c *planChange) reopen(i int, notes map[int]note, has map[int]Range) (open bool, err error) {
+// If gifts from the i-th shard were not taken, reopen returns true, and adds these gifts to the
+// takers' ranges in has.
+func (c *planChange) reopen(i int, notes map[int]note, has map[int]assign.Range) (open bool, err error) {
 	k, n, t := c.Keys, notes[i], assignments{changes: c.Changes}
 	for _, g := range n.Gave {
 		to, err := k.index(g.Shard)
 		if x := notes[to]; err == nil && (x.Map > n.Map || x.Map == n.Map && x.Refused == "") {
-			continue // it was taken
+			continue // the gift was taken
 		}
 		r, ok := has[to]
 		if !ok {
@@ -150,7 +149,6 @@ func (c *planChange) reopen(i int, notes map[int]note, has map[int]Range) (open 
 	return open, nil
 }
 
-// divides returns an error if the ranges of a base do not divide the keyspace.
 func (c *planChange) divides() error {
 	k := c.Keys
 	pieces := slices.DeleteFunc(slices.Clone(c.Ranges), func(p numbered) bool { return p.Range.Empty() })

@@ -14,12 +14,14 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 var ordersTwo = Keyspace{Name: "orders", Shards: 2}
 
-// TestRepair: if no member understands the plans, the notes of the shards give the former map.
-// Members continue with it: their ranges and owners stay, and they are split again.
+// TestRepair: if no member understands the plans, the map is rebuilt from the notes of the shards,
+// and members continue with this map. Ranges and owners stay the same, and ranges can be split
+// again.
 func TestRepair(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -42,7 +44,7 @@ func TestRepair(t *testing.T) {
 		}
 		refused(w, a.b, ordersTwo, core.ErrConflict, "understood")
 		foreign(w, []byte{formVersion + 1, 9}, false)
-		foreign(w, []byte{formVersion, 9, 0, 2, 1}, false) // as a repair that was killed leaves the log
+		foreign(w, []byte{formVersion, 9, 0, 2, 1}, false) // as a killed repair leaves the log
 		b := formed(w, "b", d, &s, false)
 		time.Sleep(5 * ttl)
 
@@ -80,8 +82,8 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// TestRepairBetweenSteps: a range that was given, and not taken when the plans were lost, is taken
-// after the repair, by members that began after it, and by those that gave.
+// TestRepairBetweenSteps: the plans are lost after a range is given and before it is taken. After
+// the repair, the range is taken, both by new members and by the members that gave ranges.
 func TestRepairBetweenSteps(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -89,7 +91,7 @@ func TestRepairBetweenSteps(t *testing.T) {
 			bubble(t, func(w *world) {
 				var s said
 				var may atomic.Bool
-				take := func(context.Context, string, Range) ([]core.Op, error) {
+				take := func(context.Context, string, assign.Range) ([]core.Op, error) {
 					if !may.Load() {
 						return nil, errors.New("not now")
 					}
@@ -119,7 +121,7 @@ func TestRepairBetweenSteps(t *testing.T) {
 				may.Store(true)
 				w.await("the taken range", time.Minute, func() bool {
 					for _, m := range w.members {
-						if x := m.slice("orders-0002"); x != nil && x.serving.Load().has == (Range{1 << 60, 1 << 63}) {
+						if x := m.slice("orders-0002"); x != nil && x.serving.Load().has == (assign.Range{From: 1 << 60, To: 1 << 63}) {
 							return len(m.assigned().changes) == 0
 						}
 					}
@@ -130,7 +132,7 @@ func TestRepairBetweenSteps(t *testing.T) {
 	}
 }
 
-// refused checks that nothing is repaired, and the reason.
+// refused checks that Repair refuses to repair, for the expected reason.
 func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) {
 	w.Helper()
 	m, err := Repair(w.Context(), b, k, nil)
@@ -145,7 +147,7 @@ func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) 
 	}
 }
 
-// TestRepairDamagedNote: the error names a note that cannot be decoded, or is of a later version.
+// TestRepairDamagedNote: the error names a note that cannot be decoded or that has a later version.
 func TestRepairDamagedNote(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -191,9 +193,8 @@ func TestRepairDamagedNote(t *testing.T) {
 	})
 }
 
-// TestGather: from the notes of random plans, at any moment between their steps, the map is
-// rebuilt. With any note missing or changed, gather fails, or finds another map that divides the
-// keyspace.
+// TestGather: gather rebuilds the map from the notes of random plans, between any two steps. If a
+// note is missing or changed, gather fails or finds a different map that divides the keyspace.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -211,7 +212,7 @@ func TestGather(t *testing.T) {
 		for range k.Shards {
 			notes[len(notes)] = note{}
 		}
-		has := func(c *rangeChange, shard string) Range {
+		has := func(c *rangeChange, shard string) assign.Range {
 			i, _ := k.index(shard)
 			if n := notes[i]; n.Map > 0 {
 				return n.has()
@@ -244,10 +245,10 @@ func TestGather(t *testing.T) {
 			c := &planChange{Number: table.number + 1}
 			if i := int32(r.IntN(len(table.names))); r.IntN(3) > 0 {
 				if x := table.ranges[i]; !x.Empty() && table.change(table.names[i]) == nil && x.To-x.From > 4 {
-					c.Splits = []Split{{i, []uint64{x.From + 1 + r.Uint64N((x.To-x.From)/2), x.From + (x.To-x.From)/2 + 2}}}
+					c.Splits = []assign.Split{{Shard: i, At: []uint64{x.From + 1 + r.Uint64N((x.To-x.From)/2), x.From + (x.To-x.From)/2 + 2}}}
 				}
-			} else if m := (Merge{From: i, To: int32(r.IntN(len(table.names)))}); table.merges(m) {
-				c.Merges = []Merge{m}
+			} else if m := (assign.Merge{From: i, To: int32(r.IntN(len(table.names)))}); table.merges(m) {
+				c.Merges = []assign.Merge{m}
 			}
 			for i := range table.changes {
 				if settled(&table.changes[i]) {
@@ -282,7 +283,7 @@ func TestGather(t *testing.T) {
 			for i, name := range table.names {
 				want := table.ranges[i]
 				c := table.change(name)
-				if c != nil && !given(c) { // it did not happen
+				if c != nil && !given(c) { // the change did not happen
 					want = c.before(name, want)
 				}
 				at, ok := indexOf(rebuilt, name)
@@ -300,7 +301,7 @@ func TestGather(t *testing.T) {
 
 func indexed(t *assignments, shard string) int { i, _ := indexOf(t, shard); return i }
 
-// spoil changes one note. The result is refused, or divides the keyspace.
+// spoil changes one note. The result must be refused or divide the keyspace.
 func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	t.Helper()
 	bad := map[int]note{}
@@ -312,11 +313,11 @@ func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	case 0:
 		delete(bad, i)
 	case 1:
-		x := Range{r.Uint64(), r.Uint64()}
+		x := assign.Range{From: r.Uint64(), To: r.Uint64()}
 		n.Map, n.Range = n.Map+1, &x
 		bad[i] = n
 	case 2:
-		n.Map, n.Gave = n.Map+1, append(n.Gave, gift{k.shard(r.IntN(6)), Range{r.Uint64(), r.Uint64()}})
+		n.Map, n.Gave = n.Map+1, append(n.Gave, gift{k.shard(r.IntN(6)), assign.Range{From: r.Uint64(), To: r.Uint64()}})
 		bad[i] = n
 	case 3:
 		n.Map += 5
@@ -340,12 +341,12 @@ func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	}
 }
 
-// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have back yet,
-// is not lost. It stays given until the next plan returns it.
+// TestRepairOfARefusal: a range is not lost if its taker has refused it and its giver does not
+// serve it again yet. The range stays given until the next plan returns it.
 func TestRepairOfARefusal(t *testing.T) {
 	t.Parallel()
 	k := Keyspace{Name: "k", Shards: 1}
-	rest, given := Range{0, 1 << 62}, gift{k.shard(1), Range{1 << 62, 0}}
+	rest, given := assign.Range{From: 0, To: 1 << 62}, gift{k.shard(1), assign.Range{From: 1 << 62, To: 0}}
 	notes := map[int]note{0: {Map: 5, Range: &rest, Gave: []gift{given}}, 1: {Map: 5, Refused: "no room"}}
 	c := &planChange{Base: true, Keys: k}
 	if err := c.gather(notes, true); err != nil {
@@ -358,7 +359,7 @@ func TestRepairOfARefusal(t *testing.T) {
 	if table, err = table.apply(&planChange{Number: table.number + 1, Refused: []refusal{{Shard: 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	if len(table.changes) != 1 || len(table.changes[0].Gifts) != 0 || table.changes[0].Rest != (Range{}) {
+	if len(table.changes) != 1 || len(table.changes[0].Gifts) != 0 || table.changes[0].Rest != (assign.Range{}) {
 		t.Errorf("the range does not go back: %+v", table.changes)
 	}
 }

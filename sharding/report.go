@@ -14,43 +14,44 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// report is a member's load, written for the assigner.
 type report struct {
 	Session  core.SessionID
 	Capacity float64
-	Shards   []shardReport // in any order, each name once
+	Shards   []shardReport // the shards in any order, each name once
 }
 
-// shardReport is the load of one shard, as its meter measured it. For Parts, see meter.read.
+// For Parts, see meter.read.
 type shardReport struct {
 	Name  string
 	Rate  float64
-	Parts []Part
+	Parts []assign.Part
 }
 
-// The form of a report: one byte of version, the session, the capacity, and the shards by name. A
-// name omits the prefix that it shares with the name before. Loads of parts are bytes, in
-// proportion to the shard's highest; their sum is the shard's rate.
+// A report consists of a version byte, the session, the capacity, and the shards, sorted by name. A
+// name omits the prefix that it shares with the preceding name. Each part's load is one byte,
+// relative to the highest load among the shard's parts. The parts' loads add up to the shard's
+// rate.
 const (
 	reportVersion = 1
 	maxReportName = 128
-	leastHot      = hotShare / 2 // the least share of a hot key in a report, after rounding
+	leastHot      = hotShare / 2 // the minimum share of a hot key in a report, after rounding
 )
 
 var errReport = errors.New("sharding: not a report of load")
 
-// encode returns the report in at most limit bytes. If it is too long, encode omits the parts of
-// the shards with the least load first, then these shards. Every report has the session and the
-// capacity, at most 72 bytes.
+// To shorten the report to limit bytes, encode first omits the shards' parts, beginning with the
+// least loaded shard. Then, it omits whole shards in the same order. Every report contains the
+// session and the capacity, which take at most 72 bytes.
 func (r *report) encode(limit int) []byte {
 	head := appendString([]byte{reportVersion}, string(r.Session))
 	head = appendLoad(head, r.Capacity)
 	type item struct {
 		*shardReport
 		parts []byte
-		rank  int // by load, the least is 0
+		rank  int // position in the order of loads; the lowest load has rank 0
 	}
 	items := make([]item, len(r.Shards))
 	for i := range items {
@@ -62,7 +63,8 @@ func (r *report) encode(limit int) []byte {
 	}
 	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.Name, b.Name) })
 	n := len(items)
-	// omitting omits the parts of count shards and, above n, also the shards.
+	// This function omits the parts of count shards. If count is above n, it also omits count-n
+	// shards.
 	omitting := func(count int) []byte {
 		b := binary.AppendUvarint(slices.Clone(head), uint64(n-max(0, count-n)))
 		last := ""
@@ -92,7 +94,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// appendLoad appends a rate as a float32. It replaces an invalid rate with 0.
+// An invalid rate becomes 0.
 func appendLoad(b []byte, x float64) []byte {
 	if !(x > 0) {
 		x = 0
@@ -100,24 +102,23 @@ func appendLoad(b []byte, x float64) []byte {
 	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(min(x, math.MaxFloat32))))
 }
 
-// isHot reports whether a part is a hot key of a shard with that rate.
-func (p Part) isHot(rate float64) bool {
+func isHot(p assign.Part, rate float64) bool {
 	return p.Range.To == p.Range.From+1 && p.Load > leastHot*rate
 }
 
-// appendParts appends one byte: 0 if there are no parts, or else 1 plus the number of hot keys.
-// Then come the ends of the range with their bits reversed, since the last bits are mostly 0. The
-// loads of its parts and the hot keys follow.
+// The first byte is 0 if there are no parts, and otherwise 1 plus the number of hot keys. The
+// range's ends follow, with reversed bits, because their last bits are mostly 0. The loads of the
+// range's parts come next, and the hot keys come last.
 func (s *shardReport) appendParts(b []byte) []byte {
 	if len(s.Parts) == 0 || !(float32(s.Rate) > 0) {
 		return append(b, 0)
 	}
-	r := Range{s.Parts[0].Range.From, s.Parts[len(s.Parts)-1].Range.To}
+	r := assign.Range{From: s.Parts[0].Range.From, To: s.Parts[len(s.Parts)-1].Range.To}
 	var rest [bins]float64
-	var hot []Part
+	var hot []assign.Part
 	most := 0.0
 	for _, p := range s.Parts {
-		if p.isHot(s.Rate) && len(hot) < maxHot {
+		if isHot(p, s.Rate) && len(hot) < maxHot {
 			hot = append(hot, p)
 			most = max(most, p.Load)
 		} else {
@@ -141,7 +142,7 @@ func (s *shardReport) appendParts(b []byte) []byte {
 	return b
 }
 
-// decodeReport decodes a report. Its shards are in the order of their names.
+// The result's shards are sorted by name.
 func decodeReport(b []byte) (*report, error) {
 	in := &reader{b: b}
 	if v := in.byte(); in.err == nil && v != reportVersion {
@@ -153,7 +154,7 @@ func decodeReport(b []byte) (*report, error) {
 	}
 	last := ""
 	n := in.length(maxShards)
-	out.Shards = slices.Grow(out.Shards, min(n, len(in.b)/8)) // a shard has 8 bytes at least
+	out.Shards = slices.Grow(out.Shards, min(n, len(in.b)/8)) // a shard takes at least 8 bytes
 	for range n {
 		same := min(int(in.num(maxReportName)), len(last))
 		s := shardReport{Name: last[:same] + in.text(maxReportName)}
@@ -186,19 +187,19 @@ func readLoad(in *reader) float64 {
 	return x
 }
 
-// readParts reads the parts of a shard. It divides the rate in proportion to their bytes.
-func readParts(in *reader, rate float64) []Part {
+// readParts divides the rate among a shard's parts in proportion to their load bytes.
+func readParts(in *reader, rate float64) []assign.Part {
 	n := int(in.byte()) - 1
 	if n < 0 {
 		return nil
 	}
-	r := Range{From: bits.Reverse64(in.num(math.MaxUint64)), To: bits.Reverse64(in.num(math.MaxUint64))}
+	r := assign.Range{From: bits.Reverse64(in.num(math.MaxUint64)), To: bits.Reverse64(in.num(math.MaxUint64))}
 	if n > maxHot || len(in.b) < bins+9*n || binWidth(r) == 0 || rate == 0 {
 		in.fail()
 		return nil
 	}
 	var rest [bins]float64
-	hot, sum := make([]Part, n), 0.0
+	hot, sum := make([]assign.Part, n), 0.0
 	for i := range rest {
 		rest[i] = float64(in.byte())
 		sum += rest[i]
@@ -206,7 +207,7 @@ func readParts(in *reader, rate float64) []Part {
 	for i := range hot {
 		h := binary.BigEndian.Uint64(in.b)
 		in.b = in.b[8:]
-		hot[i] = Part{Range{h, h + 1}, float64(in.byte())}
+		hot[i] = assign.Part{Range: assign.Range{From: h, To: h + 1}, Load: float64(in.byte())}
 		sum += hot[i].Load
 		if !r.Has(h) || i > 0 && h <= hot[i-1].Range.From {
 			in.fail()
@@ -226,7 +227,6 @@ func readParts(in *reader, rate float64) []Part {
 	return lay(r, &rest, hot)
 }
 
-// total returns the member's load.
 func (r *report) total() float64 {
 	sum := 0.0
 	for i := range r.Shards {
@@ -235,8 +235,8 @@ func (r *report) total() float64 {
 	return sum
 }
 
-// differs reports whether the assigner needs this report after the last one that was written, or
-// nil. Members that have no load, and had none before, write nothing.
+// differs reports whether the assigner needs this report. The report last is the previous one, or
+// nil. A member that has no load, and had none before, writes no report.
 func (r *report) differs(last *report) bool {
 	if last == nil {
 		last = &report{}
@@ -266,11 +266,11 @@ func (r *report) differs(last *report) bool {
 	return false
 }
 
-// newKey reports whether a key with a load above least has become hot.
+// newKey reports whether a key whose load exceeds least has become hot.
 func (s *shardReport) newKey(last *shardReport, least float64) bool {
 	for _, p := range s.Parts {
-		if p.isHot(s.Rate) && p.Load > least && !slices.ContainsFunc(last.Parts, func(q Part) bool {
-			return q.Range == p.Range && q.isHot(last.Rate)
+		if isHot(p, s.Rate) && p.Load > least && !slices.ContainsFunc(last.Parts, func(q assign.Part) bool {
+			return q.Range == p.Range && isHot(q, last.Rate)
 		}) {
 			return true
 		}
@@ -278,8 +278,8 @@ func (s *shardReport) newKey(last *shardReport, least float64) bool {
 	return false
 }
 
-// reportEvery returns the wait between two reports of a member: at least interval, and long enough
-// that all members together write at most 20 a second.
+// A member reports at most once per interval, and all members together send at most 20 reports a
+// second.
 func reportEvery(members int, interval time.Duration) time.Duration {
 	return max(interval, time.Duration(members)*time.Second/20)
 }

@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// loadedReport has shards of a keyspace with equal ranges, some of them with hot keys, in order of
-// load, the highest last.
+// loadedReport returns a report on shards of a keyspace with equal ranges. Some shards have hot
+// keys. The shards are in ascending order of load.
 func loadedReport(rng *rand.Rand, shards int, parts bool) *report {
 	r := &report{Session: "s0123456789abcdef0123456789abcdef", Capacity: 5000}
 	width := math.MaxUint64/uint64(max(shards, 1)) + 1
 	for i := range shards {
 		s := shardReport{Name: fmt.Sprintf("orders-%04d", i), Rate: float64(i+1) * 1.5}
 		if parts {
-			own := Range{uint64(i) * width, uint64(i+1) * width}
+			own := assign.Range{From: uint64(i) * width, To: uint64(i+1) * width}
 			if i == shards-1 {
 				own.To = 0
 			}
@@ -31,10 +32,10 @@ func loadedReport(rng *rand.Rand, shards int, parts bool) *report {
 				rest[k] = rng.Float64()
 				sum += rest[k]
 			}
-			var hot []Part
+			var hot []assign.Part
 			for range i % 3 {
 				h := own.From + uint64(len(hot))*(width/3) + rng.Uint64N(width/3)
-				hot = append(hot, Part{Range{h, h + 1}, 1 + rng.Float64()})
+				hot = append(hot, assign.Part{Range: assign.Range{From: h, To: h + 1}, Load: 1 + rng.Float64()})
 				sum += hot[len(hot)-1].Load
 			}
 			s.Parts = lay(own, &rest, hot)
@@ -47,7 +48,8 @@ func loadedReport(rng *rand.Rand, shards int, parts bool) *report {
 	return r
 }
 
-// Decoded reports have rates to seven digits, and parts to a byte.
+// Decoded reports have rates that are accurate to seven digits, and parts that are accurate to a
+// byte.
 func TestReportsArrive(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{0, 1, 3, 200} {
@@ -77,44 +79,44 @@ func TestReportsArrive(t *testing.T) {
 				}
 			}
 			if len(g.Parts) > 0 {
-				checkParts(t, Range{g.Parts[0].Range.From, g.Parts[len(g.Parts)-1].Range.To}, g.Rate, g.Parts)
+				checkParts(t, assign.Range{From: g.Parts[0].Range.From, To: g.Parts[len(g.Parts)-1].Range.To}, g.Rate, g.Parts)
 			}
 		}
 	}
 }
 
-// A decoded report has a meter's parts, with the hot keys that it found.
+// A decoded report has the parts of the meter, with the hot keys that the meter found.
 func TestMetersParts(t *testing.T) {
 	t.Parallel()
-	m := newMeter(newLanes(), Range{1 << 62, 0}, meterStart)
+	m := newMeter(assign.Range{From: 1 << 62, To: 0}, meterStart)
 	rng := rand.New(rand.NewPCG(3, 3))
 	for range 3000 {
 		m.add(1<<62+rng.Uint64N(3<<62), 1)
-		m.add(math.MaxUint64, 1) // the last hash of all
-		m.add(1<<62, 0.5)        // the first of the range
+		m.add(math.MaxUint64, 1) // the last of all hashes
+		m.add(1<<62, 0.5)        // the first hash of the range
 	}
 	rate, parts := m.read(meterStart.Add(time.Second))
-	checkParts(t, Range{1 << 62, 0}, rate, parts)
+	checkParts(t, assign.Range{From: 1 << 62, To: 0}, rate, parts)
 	r := &report{Session: "s", Shards: []shardReport{{"a", rate, parts}}}
 	got, err := decodeReport(r.encode(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkParts(t, Range{1 << 62, 0}, rate, got.Shards[0].Parts)
+	checkParts(t, assign.Range{From: 1 << 62, To: 0}, rate, got.Shards[0].Parts)
 	want, hot := hotParts(parts), hotParts(got.Shards[0].Parts)
 	if len(want) != 2 || len(hot) != 2 || !near(hot[1<<62], want[1<<62], 0.02) || !near(hot[math.MaxUint64], want[math.MaxUint64], 0.02) {
 		t.Errorf("hot keys %v, want %v", hot, want)
 	}
 }
 
-// Invalid loads are written as 0, and the report can be read.
+// Invalid loads are written as 0, and the report remains readable.
 func TestReportsOfGarbage(t *testing.T) {
 	t.Parallel()
-	whole := func(load float64) []Part { return []Part{{Range{}, load}} }
+	whole := func(load float64) []assign.Part { return []assign.Part{{Range: assign.Range{}, Load: load}} }
 	for _, s := range []shardReport{
 		{"a", math.NaN(), whole(1)}, {"a", -1, whole(1)}, {"a", 1e-300, whole(1)}, {"a", 1, whole(0)},
 		{"a", 1, whole(math.NaN())}, {"a", 1, whole(math.Inf(1))}, {"a", 1, whole(-1)},
-		{"a", 1, []Part{{empty, 1}}}, {"a", 1, []Part{{Range{3, 9}, 1}}}, {"a", math.Inf(1), nil}, {"a", 1e300, nil},
+		{"a", 1, []assign.Part{{Range: empty, Load: 1}}}, {"a", 1, []assign.Part{{Range: assign.Range{From: 3, To: 9}, Load: 1}}}, {"a", math.Inf(1), nil}, {"a", 1e300, nil},
 	} {
 		r := &report{Session: "s", Capacity: math.Inf(-1), Shards: []shardReport{s}}
 		got, err := decodeReport(r.encode(1000))
@@ -124,27 +126,27 @@ func TestReportsOfGarbage(t *testing.T) {
 			t.Errorf("a rate of %v was read as %v", s.Rate, rate)
 		}
 	}
-	// Hot keys above the limit count as load of their parts.
+	// Hot keys beyond the limit count as load of their parts.
 	r := &report{Session: "s", Shards: []shardReport{{"a", 160, nil}}}
 	rest := [bins]float64{}
-	var hot []Part
+	var hot []assign.Part
 	for i := range 2 * maxHot {
 		h := uint64(i)<<60 + 99
-		hot = append(hot, Part{Range{h, h + 1}, 10})
+		hot = append(hot, assign.Part{Range: assign.Range{From: h, To: h + 1}, Load: 10})
 	}
-	r.Shards[0].Parts = lay(Range{}, &rest, hot)
+	r.Shards[0].Parts = lay(assign.Range{}, &rest, hot)
 	got, err := decodeReport(r.encode(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkParts(t, Range{}, 160, got.Shards[0].Parts)
+	checkParts(t, assign.Range{}, 160, got.Shards[0].Parts)
 	if n := len(hotParts(got.Shards[0].Parts)); n != maxHot {
 		t.Errorf("%d hot keys, want %d", n, maxHot)
 	}
 }
 
-// A report that would be too long omits parts of the shards with the least load, and has all that
-// fits.
+// A report that would be too long omits the parts of the least loaded shards, and contains
+// everything else that fits.
 func TestReportsKeepToTheirLimit(t *testing.T) {
 	t.Parallel()
 	r := loadedReport(rand.New(rand.NewPCG(4, 4)), 30, true)
@@ -160,7 +162,7 @@ func TestReportsKeepToTheirLimit(t *testing.T) {
 			t.Fatalf("%d bytes, the limit is %d", len(b), limit)
 		}
 		with := 0
-		for i, s := range got.Shards { // the last of the names have the most load
+		for i, s := range got.Shards { // the last names have the most load
 			if s.Name != r.Shards[30-len(got.Shards)+i].Name {
 				t.Fatalf("limit %d: shard %d is %s", limit, i, s.Name)
 			}
@@ -180,7 +182,7 @@ func TestReportsKeepToTheirLimit(t *testing.T) {
 	}
 }
 
-// 2,000 shards fit in an item, with the parts of the most loaded ones.
+// 2,000 shards fit into an item, with parts for the most loaded shards.
 func TestReportSize(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -198,7 +200,6 @@ func TestReportSize(t *testing.T) {
 	}
 }
 
-// Bytes that are not a report are an error.
 func TestDecodeReportChecksBounds(t *testing.T) {
 	t.Parallel()
 	good := loadedReport(rand.New(rand.NewPCG(6, 6)), 3, true)
@@ -255,8 +256,8 @@ func TestDecodeReportChecksBounds(t *testing.T) {
 	}
 }
 
-// FuzzReport: any bytes are an error, or a report that an assigner can use and a member can write
-// again.
+// FuzzReport: decoding arbitrary bytes returns either an error or a report that can be used and
+// encoded again.
 //
 //	go test ./sharding -run '^$' -fuzz FuzzReport
 func FuzzReport(f *testing.F) {
@@ -274,7 +275,7 @@ func FuzzReport(f *testing.F) {
 		}
 		for i, s := range r.Shards {
 			if s.Parts != nil {
-				checkParts(t, Range{s.Parts[0].Range.From, s.Parts[len(s.Parts)-1].Range.To}, s.Rate, s.Parts)
+				checkParts(t, assign.Range{From: s.Parts[0].Range.From, To: s.Parts[len(s.Parts)-1].Range.To}, s.Rate, s.Parts)
 			}
 			if a := again.Shards[i]; a.Name != s.Name || a.Rate != s.Rate || (a.Parts == nil) != (s.Parts == nil) {
 				t.Fatalf("%+v was written and read as %+v", s, a)
@@ -284,11 +285,11 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// A member writes changes that matter to the assigner, and an idle member writes nothing.
+// A member reports changes that matter to the assigner, and an idle member reports nothing.
 func TestReportDiffers(t *testing.T) {
 	t.Parallel()
-	hotKey := func(h uint64, load float64) []Part {
-		return lay(Range{}, &[bins]float64{}, []Part{{Range{h, h + 1}, load}})
+	hotKey := func(h uint64, load float64) []assign.Part {
+		return lay(assign.Range{}, &[bins]float64{}, []assign.Part{{Range: assign.Range{From: h, To: h + 1}, Load: load}})
 	}
 	three := func(a, b, c float64) *report {
 		return &report{Session: "s", Capacity: 1, Shards: []shardReport{{"a", a, nil}, {"b", b, nil}, {"c", c, nil}}}

@@ -24,8 +24,8 @@ var (
 	restartRounds = flag.Int("restart.rounds", 1, "how often all members are restarted")
 )
 
-// fleet is an application with many shards. Its writers append numbered entries to shards that they
-// own, at random.
+// fleet is an application with many shards. Its writers append numbered entries to random shards
+// that they own.
 type fleet struct {
 	t      *testing.T
 	open   func() (core.Backend, error)
@@ -34,9 +34,9 @@ type fleet struct {
 
 	mu     sync.Mutex
 	grants map[string]int
-	free   map[string]time.Time // since when nobody runs the shard's handler
+	free   map[string]time.Time // by shard: since when no process runs its handler
 	gaps   []time.Duration      // of planned moves
-	acked  map[uint64]string    // entries acknowledged: their shard
+	acked  map[uint64]string    // by acknowledged entry: its shard
 	next   uint64
 	timed  bool
 }
@@ -99,7 +99,7 @@ func (x *boat) serve(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// write appends to some of the own shards at a time, until ctx ends.
+// write appends to a few of the boat's shards at a time, until ctx ends.
 func (x *boat) write(ctx context.Context) {
 	for pause(ctx, 10*time.Millisecond) {
 		var some []*core.Lease
@@ -143,7 +143,7 @@ func (x *boat) leave() {
 	}
 }
 
-// settled waits until the members have had even shares for a while.
+// settled waits until the members' shares have been even for a while.
 func (f *fleet) settled(boats []*boat) {
 	f.t.Helper()
 	want := f.shards / len(boats)
@@ -164,8 +164,8 @@ func (f *fleet) settled(boats []*boat) {
 }
 
 // TestRollingRestart restarts five members with many shards one by one under load. No entry is lost
-// or doubled (W2), and no shard moves more than twice a round. Its time is fake, because plans that
-// come faster than a slow machine carries them out move a shard more often.
+// or duplicated (W2), and no shard moves more than twice per round. The test uses fake time,
+// because shards would move more often if a slow machine carried out plans too late.
 //
 //	go test ./sharding -run TestRollingRestart -v -args -restart.shards 10000 -restart.rounds 3
 func TestRollingRestart(t *testing.T) {
@@ -228,7 +228,6 @@ func rollingRestart(t *testing.T, open func() (core.Backend, error)) {
 	f.examine(took)
 }
 
-// leaveAtEnd stops a member of a fleet that ends, with no member left to take over.
 func (x *boat) leaveAtEnd() {
 	x.f.mu.Lock()
 	x.f.timed = false
@@ -236,7 +235,6 @@ func (x *boat) leaveAtEnd() {
 	x.leave()
 }
 
-// examine reads all logs.
 func (f *fleet) examine(took time.Duration) {
 	b, err := f.open()
 	if err != nil {

@@ -14,18 +14,19 @@ import (
 type Route struct {
 	Shard   string
 	Session core.SessionID
-	Token   core.Token // to send with the request; an owner with another token refuses it
+	Token   core.Token // the client sends it with the request; an owner with a different token refuses the request
 	Node    string
-	Meta    map[string]string // of the owner, such as its address; do not modify it
-	Self    bool              // this process owns it
+	Meta    map[string]string // metadata of the owner, such as its address; do not modify it
+	Self    bool              // this process owns the shard
 }
 
-// ErrNoOwner: no living member currently owns the shard, and nothing was done. Try again shortly.
+// ErrNoOwner means that no living member currently owns the shard. Nothing was done, and the caller
+// may try again soon.
 var ErrNoOwner error = errtext.NotApplied("shard has no owner at present")
 
-// Router finds the owner of a shard, from this process's view and without I/O. An answer may be out
-// of date. That is harmless, because the owner's fence decides. The process need not own anything:
-// an Elector that contends for nothing only observes. All methods are safe for concurrent use.
+// Router finds the owner of a shard in this process's view, without I/O. An outdated answer is
+// harmless, because the fence refuses late writes. The process need not own any shard. If the
+// process's Elector contends for no shard, it only observes. A Router is safe for concurrent use.
 type Router struct {
 	e *core.Elector
 	m *Manager
@@ -36,12 +37,12 @@ type Router struct {
 	members map[core.SessionID]*core.Member
 }
 
-// routeAge is the age up to which a view is used again, because making one takes milliseconds with
-// very many shards.
+// A view of up to routeAge is reused, because computing a new view takes milliseconds with very
+// many shards.
 const routeAge = 5 * time.Millisecond
 
-// NewRouter returns a Router on an Elector and the Manager of the same process, which knows the
-// map of the keyspace's ranges. Without a Manager, it routes by shard only.
+// NewRouter returns a Router that uses an Elector and the same process's Manager. The Manager knows
+// the map of the keyspace's ranges. If m is nil, the Router can route only by shard.
 func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	if e == nil {
 		return nil, fmt.Errorf("tenure: %w: the elector is nil", core.ErrInvalid)
@@ -49,7 +50,8 @@ func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	return &Router{e: e, m: m}, nil
 }
 
-// Owner returns the destination of requests for a shard. The error matches ErrNoOwner.
+// Owner returns the destination of requests for a shard. If no living member owns the shard, the
+// error matches ErrNoOwner.
 func (r *Router) Owner(shard string) (Route, error) {
 	v, members := r.look()
 	return route(v, members, shard)
@@ -64,9 +66,9 @@ func route(v *core.View, members map[core.SessionID]*core.Member, shard string) 
 	return Route{Shard: shard, Session: o.Session, Token: o.Token, Node: m.Node, Meta: m.Meta, Self: o.Session == v.Session}, nil
 }
 
-// OwnerOfKey returns the destination of requests for a key, which is the owner of its shard. While
-// the range is moving to that shard, the owner refuses the key with ErrMoved. Try again shortly.
-// While the map of ranges is unknown, the error matches ErrNoOwner.
+// OwnerOfKey returns the destination of requests for a key: the owner of the key's shard. While the
+// key's range is moving to that shard, the owner refuses the key with ErrMoved, and the caller
+// should try again shortly. If the map of ranges is not known yet, the error matches ErrNoOwner.
 func (r *Router) OwnerOfKey(key string) (Route, error) {
 	shard, err := r.Shard(key)
 	if err != nil {
@@ -75,7 +77,7 @@ func (r *Router) OwnerOfKey(key string) (Route, error) {
 	return r.Owner(shard)
 }
 
-// Shard returns the shard of a key according to the map of ranges that is known here. Its errors
+// Shard returns a key's shard according to the map of ranges that this process knows. Its errors
 // are those of OwnerOfKey.
 func (r *Router) Shard(key string) (string, error) {
 	m := r.Map()
@@ -88,8 +90,8 @@ func (r *Router) Shard(key string) (string, error) {
 	return "", fmt.Errorf("tenure: the map of ranges is not known yet: %w", ErrNoOwner)
 }
 
-// Map returns the Manager's map of ranges. If it is not known yet, or there is no keyspace, Map
-// returns nil.
+// Map returns the Manager's map of ranges, or nil if the map is not known yet or there is no
+// keyspace.
 func (r *Router) Map() *Map {
 	if r.m == nil {
 		return nil
@@ -117,18 +119,19 @@ func (r *Router) set(v *core.View) {
 	}
 }
 
-// Changes is a subscription to changes of owners, made by Router.Changes. One goroutine may use it.
+// Changes is a subscription to ownership changes. See Router.Changes. Only one goroutine may use a
+// Changes.
 type Changes struct {
 	r    *Router
 	last *core.View
 }
 
-// Changes starts a subscription. Its first Next returns every known shard.
+// Changes starts a subscription. A subscription's first Next returns every known shard.
 func (r *Router) Changes() *Changes { return &Changes{r: r} }
 
 // Next waits for owners to change and returns the changed shards with their current owners. If a
-// shard has no owner, Session is empty. Intermediate changes are merged. However slow the caller
-// is, no change is lost. The error is that of ctx, or matches core.ErrStopped.
+// shard has no owner, its Session is empty. Next merges intermediate changes, but never omits a
+// changed shard, even if the caller is slow. The error is ctx's error, or matches core.ErrStopped.
 func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 	for {
 		v, err := c.r.e.WaitView(ctx, c.last)
@@ -145,14 +148,14 @@ func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 		if c.last != nil {
 			old = c.last.Shards
 		}
-		vanished := func(to string) { // a free lock has no record; to: "" for all
+		vanished := func(to string) { // a free lock has no record; if to is "", all remaining shards vanished
 			for ; len(old) > 0 && (to == "" || old[0].Shard < to); old = old[1:] {
 				if old[0].Session != "" {
 					out = append(out, Route{Shard: old[0].Shard, Token: old[0].Token})
 				}
 			}
 		}
-		for _, o := range v.Shards { // both by name
+		for _, o := range v.Shards { // both are sorted by name
 			vanished(o.Shard)
 			if len(old) > 0 && old[0].Shard == o.Shard {
 				was := old[0]

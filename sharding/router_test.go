@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// TestChangesOfLocks: the subscription reports that a lock is free, although its record is gone.
-// The place of its name in the order, and a slow reader, make no difference.
+// TestChangesOfLocks: the subscription reports that a lock is free, although the lock's record is
+// gone. This does not depend on the lock's place in the order of names, or on the reader's speed.
 func TestChangesOfLocks(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -148,7 +148,6 @@ func TestRouter(t *testing.T) {
 	})
 }
 
-// sameRoute compares the fields that can change.
 func sameRoute(x, y Route) bool {
 	return x.Shard == y.Shard && x.Session == y.Session && x.Token == y.Token && x.Self == y.Self
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// A million shards are refused with a clear error, in whatever form they are specified, before any
-// name is made. MaxShards are accepted.
+// A million shards are refused with a clear error before any name is built, no matter how the
+// shards are specified. The largest allowed number is accepted.
 func TestMillionShards(t *testing.T) {
 	const million = 1_000_000
 	single := make([]string, 0, maxSpecs)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 // cause is the reason why hashes have no owner.
@@ -21,12 +22,13 @@ const (
 	causes
 )
 
-// A segment is the hashes from one up to the next segment's, and the member that serves them.
+// A segment contains the hashes from its first hash up to the next segment, and the member that
+// serves them.
 type segment struct {
 	from  uint64
-	by    *slice // nil: nobody
-	since int64  // of nobody
-	until int64  // when somebody has to serve them
+	by    *slice // nil: no member
+	since int64  // since when no member serves the segment
+	until int64  // when a member must serve the hashes
 	why   cause
 }
 
@@ -46,8 +48,7 @@ func (k *coverage) cut(h uint64) int {
 	return i
 }
 
-// span returns the segments of a range.
-func (k *coverage) span(r sharding.Range) []segment {
+func (k *coverage) span(r assign.Range) []segment {
 	if r.Empty() {
 		return nil
 	}
@@ -59,8 +60,8 @@ func (k *coverage) span(r sharding.Range) []segment {
 	return k.segments[i:j]
 }
 
-// join merges neighbouring segments with the same owner, in and beside a range.
-func (k *coverage) join(r sharding.Range) {
+// join merges neighboring segments with the same owner, inside a range and next to the range.
+func (k *coverage) join(r assign.Range) {
 	i := max(k.cut(r.From), 1)
 	for i < len(k.segments) && (r.To == 0 || k.segments[i].from <= r.To) {
 		if a, b := &k.segments[i-1], &k.segments[i]; a.by != nil && a.by == b.by {
@@ -71,7 +72,6 @@ func (k *coverage) join(r sharding.Range) {
 	}
 }
 
-// at returns the segment of a hash.
 func (k *coverage) at(h uint64) *segment {
 	i, _ := slices.BinarySearchFunc(k.segments, h, func(s segment, h uint64) int {
 		if s.from <= h {
@@ -82,38 +82,36 @@ func (k *coverage) at(h uint64) *segment {
 	return &k.segments[i-1]
 }
 
-// rangeOf returns the range of the i-th segment.
-func (k *coverage) rangeOf(i int) sharding.Range {
-	r := sharding.Range{From: k.segments[i].from}
+func (k *coverage) rangeOf(i int) assign.Range {
+	r := assign.Range{From: k.segments[i].from}
 	if i+1 < len(k.segments) {
 		r.To = k.segments[i+1].from
 	}
 	return r
 }
 
-// takeover is the longest time that hashes are without an owner: a member's silence, its eviction
-// and, if one is needed, a plan.
+// takeover returns how long hashes may be without an owner. This time covers a member's silence,
+// its eviction and, if necessary, a plan.
 func (w *world) takeover() int64 { return int64(w.c.TTL + 2*w.c.Interval + time.Second) }
 
 // noHashes is the range of a shard without hashes.
-var noHashes = sharding.Range{From: 1, To: 1}
+var noHashes = assign.Range{From: 1, To: 1}
 
-// A slice is the part that a member serves of a shard under one lease: sharding.Slice in its
-// simplest form.
+// A slice is the part of a shard that a member serves under one lease. It is the simplest form of
+// sharding.Slice.
 type slice struct {
 	m     *member
 	shard int32
 	token core.Token
-	has   sharding.Range
+	has   assign.Range
 	note  sharding.Note
 	ready bool
-	busy  bool // with a change
+	busy  bool // a change is in progress
 	wait  time.Duration
 }
 
 func (w *world) lives(sl *slice) bool { return sl.m.up && sl.m.slices[sl.shard] == sl }
 
-// open begins a lease.
 func (w *world) open(m *member, s int32, token core.Token) {
 	sl := &slice{m: m, shard: s, token: token, has: noHashes}
 	m.slices[s] = sl
@@ -143,7 +141,7 @@ func (w *world) opened(sl *slice) {
 			w.wrong("%v", err)
 			return
 		} else if !ok {
-			return // it was merged, and has nothing
+			return // the shard was merged, and has no range
 		}
 	}
 	sl.ready = true
@@ -151,8 +149,7 @@ func (w *world) opened(sl *slice) {
 	w.advance(sl)
 }
 
-// serve has a slice serve more hashes.
-func (w *world) serve(sl *slice, r sharding.Range) {
+func (w *world) serve(sl *slice, r assign.Range) {
 	list := w.serving.span(r)
 	for i := range list {
 		s := &list[i]
@@ -173,7 +170,7 @@ func (w *world) serve(sl *slice, r sharding.Range) {
 	w.feed(sl)
 }
 
-// overdue judges how long no member served a segment.
+// overdue checks how long no member served a segment.
 func (w *world) overdue(s *segment) {
 	if w.counting && w.now > s.until {
 		w.wrong("from hash %x on nobody had the keys of %s for %v, want at most %v",
@@ -182,8 +179,7 @@ func (w *world) overdue(s *segment) {
 	}
 }
 
-// refuse has a slice no longer serve hashes.
-func (w *world) refuse(sl *slice, r sharding.Range, why cause) {
+func (w *world) refuse(sl *slice, r assign.Range, why cause) {
 	list := w.serving.span(r)
 	for i := range list {
 		if s := &list[i]; s.by == sl {
@@ -195,13 +191,13 @@ func (w *world) refuse(sl *slice, r sharding.Range, why cause) {
 	}
 }
 
-// withheld reports whether a shard is in quarantine, or waits for a range of one that is.
+// withheld reports whether a shard is in quarantine, or waits for a range from a shard in
+// quarantine.
 func (w *world) withheld(shard string) bool {
 	c := w.planner.Change(shard)
 	return w.planner.Held(shard) || c != nil && w.planner.Held(c.From)
 }
 
-// close ends a lease.
 func (w *world) close(m *member, s int32, why cause) {
 	if sl := m.slices[s]; sl != nil {
 		w.refuse(sl, sl.has, why)
@@ -218,8 +214,7 @@ func (w *world) unserved(yield func(s *segment, shard string)) {
 	}
 }
 
-// concern gives hashes without an owner the time of another takeover, if they wait for a member
-// that dies.
+// concern grants hashes that wait for a dying member the time of another takeover without an owner.
 func (w *world) concern(m *member) {
 	w.unserved(func(s *segment, shard string) {
 		waits := m == w.boss || w.planner.Owner(shard) == m.id || w.planner.Heir(shard) == m.id || w.has(m, shard)
@@ -238,7 +233,7 @@ func (w *world) has(m *member, shard string) bool {
 	return ok && w.owners[i].Session == m.id
 }
 
-// blame records that a shard without an owner was handed to a dead member.
+// blame records that a shard without an owner was assigned to a dead member.
 func (w *world) blame(shard int32) {
 	w.unserved(func(s *segment, of string) {
 		if of == string(w.names[shard]) {
@@ -247,7 +242,7 @@ func (w *world) blame(shard int32) {
 	})
 }
 
-// taken reports whether all takers of a plan's gifts noted them.
+// taken reports whether all takers of a plan's gifts have noted their gifts.
 func (w *world) taken(number int64, gifts []sharding.Gift) bool {
 	for _, g := range gifts {
 		if w.notes[w.index[core.ShardID(g.Shard)]].Map < number {
@@ -257,7 +252,7 @@ func (w *world) taken(number int64, gifts []sharding.Gift) bool {
 	return true
 }
 
-// poke has the shards of a change check it.
+// poke makes the shards of a change check the change.
 func (w *world) poke(c *sharding.RangeChange) {
 	for _, name := range append([]string{c.From}, giftsOf(c)...) {
 		s := w.index[core.ShardID(name)]
@@ -318,7 +313,7 @@ func (w *world) advance(sl *slice) {
 	}
 }
 
-// giveAway refuses the shard's gifts, and notes that.
+// giveAway makes the giver refuse the keys of its gifts, and notes the gifts.
 func (w *world) giveAway(sl *slice, c *sharding.RangeChange) {
 	sl.busy = true
 	for _, g := range c.Gifts {
@@ -330,12 +325,12 @@ func (w *world) giveAway(sl *slice, c *sharding.RangeChange) {
 	}
 	sl.has = c.Rest
 	w.blow(c, stopped)
-	w.then(w.c.Drain, func() { // calls of Commit and Do
+	w.then(w.c.Drain, func() { // the time for calls of Commit and Do
 		w.note(sl, c.Given(), func() {}, func() { w.blow(c, given) })
 	})
 }
 
-// take copies the shard's gift, and notes that it has it.
+// take copies the shard's gift, and notes that the shard has the gift.
 func (w *world) take(sl *slice, c *sharding.RangeChange, g sharding.Gift) {
 	sl.busy = true
 	r := sharding.Join(sl.has, g.Range)
@@ -345,7 +340,6 @@ func (w *world) take(sl *slice, c *sharding.RangeChange, g sharding.Gift) {
 	})
 }
 
-// note commits a note under the slice's lease.
 func (w *world) note(sl *slice, n sharding.Note, noted, inStore func()) {
 	if !w.lives(sl) {
 		return
@@ -373,9 +367,9 @@ type blowStep int
 const (
 	planned blowStep = iota // nothing was done yet
 	stopped                 // the giver refuses the range
-	given                   // the giver has noted that
-	taking                  // the taker takes it
-	took                    // the taker has noted that, and does not serve it yet
+	given                   // the giver has noted the gift
+	taking                  // the taker takes the range
+	took                    // the taker has noted the gift, and does not serve the range yet
 	blowSteps
 )
 
@@ -384,7 +378,7 @@ var (
 	roleNames = [...]string{"giver", "taker", "assigner"}
 )
 
-// blows are the processes to kill between the steps of splits and merges.
+// blows records which processes to kill between the steps of splits and merges.
 type blows struct {
 	chosen map[string]*blowAt // by giver
 	last   int64
@@ -396,7 +390,7 @@ type blowAt struct {
 	role   int
 }
 
-// blow kills a process at a step of a change, if it is chosen.
+// blow kills a process at a step of a change, if this step was chosen.
 func (w *world) blow(c *sharding.RangeChange, step blowStep) {
 	if w.c.Blow == 0 {
 		return

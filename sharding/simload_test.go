@@ -10,19 +10,20 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 // The promises about loads:
 const (
-	atMost      = 1.3   // times its goal, of a member in calm times: High, and what is reported a tenth too low
-	perMinute   = 0.022 // of all load that plans move for balance's sake: 2 %, and the noise of what is reported
+	atMost      = 1.3   // load of a member in calm times, as a multiple of its goal: High, if reports are a tenth too low
+	perMinute   = 0.022 // part of all load that plans move to balance the members: 2 %, plus the noise of reports
 	urgently    = 0.55
 	calmAfter   = 3 * time.Minute
-	hotEnough   = 40 // keys, of which one turns cold now and then
+	hotEnough   = 40 // number of hottest keys, one of which turns cold now and then
 	poisonDelay = 3 * time.Second
 )
 
-// load is the keys' load, and the load that plans moved.
+// load contains the keys' load, and the load that plans moved.
 type load struct {
 	keys     *sharding.KeyLoad
 	capacity float64 // of most members
@@ -37,7 +38,7 @@ type spent struct {
 	urgent bool
 }
 
-// beginLoad gives the keys load, which changes each minute.
+// beginLoad gives the keys load that changes each minute.
 func (w *world) beginLoad() {
 	k := sharding.NewKeyLoad(w.c.Seed, w.c.Keys, w.c.Zipf)
 	k.Drift(0)
@@ -66,21 +67,20 @@ func (l *load) forget() {
 	}
 }
 
-// disturb ends a calm time.
 func (w *world) disturb() {
 	if w.load != nil {
 		w.load.since = w.now
 	}
 }
 
-// tell has a member report its load, if a report is due, and check again an interval later.
+// tell makes a member report its load if a report is due, and check again an interval later.
 func (w *world) tell(m *member) {
 	if !m.up {
 		return
 	}
 	w.then(w.c.Interval, func() { w.tell(m) })
 	var names []string
-	var ranges []sharding.Range
+	var ranges []assign.Range
 	for _, s := range slices.Sorted(maps.Keys(m.slices)) {
 		if r := m.slices[s].has; !r.Empty() {
 			names, ranges = append(names, string(w.names[s])), append(ranges, r)
@@ -95,7 +95,7 @@ func (w *world) tell(m *member) {
 	}
 }
 
-// account records the load that a plan moves, and judges it.
+// account records the load that a plan moves, and checks it against the limits.
 func (w *world) account(out *sharding.Outcome) {
 	w.r.Ranges[0], w.r.Ranges[1] = min(w.r.Ranges[0], len(w.order)), max(w.r.Ranges[1], len(w.order))
 	for _, c := range w.planner.Changes() {
@@ -113,7 +113,7 @@ func (w *world) account(out *sharding.Outcome) {
 	x := spent{at: w.now, urgent: out.Plan.Urgent}
 	shards := out.Cluster.Shards
 	for _, m := range out.Moves {
-		if m.From != m.To && (m.Why == sharding.Loaded || m.Why == sharding.Shared) { // else it is written again
+		if m.From != m.To && (m.Why == assign.Loaded || m.Why == assign.Shared) { // otherwise, the move is written again
 			x.part += w.load.keys.Load(shards[m.Shard].Range)
 			x.moves++
 		}
@@ -149,7 +149,7 @@ func (w *world) account(out *sharding.Outcome) {
 	}
 }
 
-// sample judges the members' loads, and the unserved segments.
+// sample checks the members' loads and the unserved segments.
 func (w *world) sample() {
 	held := false
 	for shard, since := range w.poison.isolate {
@@ -196,8 +196,8 @@ func (w *world) sample() {
 	}
 }
 
-// helps reports whether a move of one shard takes a tenth from the higher share of two members, one
-// of which is m.
+// helps reports whether a move of one shard lowers the higher share of two members, one of which is
+// m, by a tenth.
 func (w *world) helps(m *member, of map[*member]float64) bool {
 	for _, sl := range m.slices {
 		x := w.load.keys.Load(sl.has)
@@ -215,14 +215,13 @@ type poison struct {
 	rules   []control.Rule // operators'
 	hash    uint64
 	deadly  bool
-	active  bool // it is deadly, or its shard is in quarantine
+	active  bool // the key is deadly, or its shard is in quarantine
 	deaths  int
 	allowed int
 	held    int
 	isolate map[string]int64 // shards in quarantine, and since when
 }
 
-// nextPoison makes a key deadly.
 func (w *world) nextPoison() {
 	p := &w.poison
 	if w.ending() {
@@ -250,7 +249,7 @@ func (w *world) nextPoison() {
 	})
 }
 
-// deaths returns the promised number of deaths after which a shard is in quarantine.
+// deaths returns the number of deaths after which a shard must be in quarantine.
 func (w *world) deaths() int {
 	if w.c.Quarantine.Deaths > 0 {
 		return w.c.Quarantine.Deaths
@@ -272,7 +271,7 @@ func (w *world) feed(sl *slice) {
 		p.deaths++
 		w.r.Killed++
 		if (w.boss == nil || w.boss == sl.m) && w.planner.Owner(string(w.names[sl.shard])) != sl.m.id {
-			p.allowed++ // no assigner wrote that this member had the shard, and the next one cannot know
+			p.allowed++ // no plan states that this member had the shard, so the next assigner cannot know it
 		}
 		if p.deaths > p.allowed && w.planner.Tied(string(w.names[sl.shard])) {
 			p.allowed++
@@ -284,7 +283,7 @@ func (w *world) feed(sl *slice) {
 	})
 }
 
-// quarantines follows which shards are held, and has keys mended.
+// quarantines tracks which shards are in quarantine, and repairs deadly keys.
 func (w *world) quarantines(pub *sharding.Published) {
 	p := &w.poison
 	if p.isolate == nil {
@@ -301,7 +300,7 @@ func (w *world) quarantines(pub *sharding.Published) {
 			continue
 		}
 		if p.held++; p.held == 1 && w.r.Poisoned%3 == 0 {
-			p.allowed++ // nobody mends it: the next owner dies, and no other
+			p.allowed++ // the key is not repaired: the next owner dies, and no other owner
 			continue
 		}
 		p.deadly = false
@@ -326,21 +325,20 @@ func (w *world) quarantines(pub *sharding.Published) {
 	})
 }
 
-// answers reports whether a shard has a hash, or must give it away.
+// answers reports whether a shard has a hash, or must give the hash away.
 func (w *world) answers(shard string, hash uint64) bool {
 	to := w.planner.ShardOf(hash)
 	c := w.planner.Change(to)
 	return to == shard || c != nil && c.From == shard
 }
 
-// pardon is an operator's rule, for a minute.
+// pardon writes an operator's rule that lasts a minute.
 func (w *world) pardon(shard string) {
 	w.poison.rules = []control.Rule{{Kind: control.Release, Shards: shard, Expires: epoch.Add(time.Duration(w.now) + time.Minute)}}
 	w.changes = append(w.changes, change{shard: w.index[core.ShardID(shard)]})
 	w.then(time.Minute, func() { w.poison.rules = nil })
 }
 
-// endOfDay judges the final state.
 func (w *world) endOfDay() {
 	w.unserved(func(s *segment, _ string) { w.overdue(s) })
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// batchItems is the number of items in one call, for counting.
+// batchItems is the number of items in one call, for counting calls.
 const batchItems = 1024
 
 func (w *world) call(kind string, items int) {
 	w.r.Calls[kind] += max(1, (items+batchItems-1)/batchItems)
 }
 
-// arrive is the store's side of a call, applied at once, and its answer.
+// arrive applies a call in the store immediately, and sends the answer.
 func (w *world) arrive(m *member, e *fsm.Effect) {
 	in := fsm.Input{Call: e.Call}
 	lives := w.records[e.Session] != nil
@@ -161,7 +161,6 @@ func (w *world) end(id core.SessionID) {
 	}
 }
 
-// changed wakes all members.
 func (w *world) changed(c change) {
 	w.changes = append(w.changes, c)
 	for _, m := range w.members {
@@ -169,7 +168,7 @@ func (w *world) changed(c change) {
 	}
 }
 
-// glance has a member read the store one delay later, once.
+// glance makes a member read the store once, one delay later.
 func (w *world) glance(m *member) {
 	if !m.looking {
 		m.looking = true
@@ -177,7 +176,6 @@ func (w *world) glance(m *member) {
 	}
 }
 
-// look is a member's Observe call, answered.
 func (w *world) look(m *member) {
 	m.watch = m.m.AppendWatch(m.watch[:0])
 	v := &driver.View{}
@@ -195,8 +193,8 @@ func (w *world) look(m *member) {
 		free, regroup = w.since(m.cursor, v)
 	}
 	m.cursor = len(w.changes)
-	// Who claims first is told when it matters: for what is free. To a machine it
-	// makes no difference, and to a hundred of them much.
+	// The order of claims matters only if shards are free, so it is passed on only then. With a
+	// hundred machines, this saves a lot of time.
 	if len(free) > 0 && w.r.Plans > 0 {
 		in := fsm.Input{Kind: fsm.InPrefer}
 		for _, s := range free {
@@ -231,7 +229,7 @@ func (w *world) everything(v *driver.View) (free []int32) {
 }
 
 // since fills in a view of the changes after a cursor. It returns the shards that lost their owner,
-// and whether members came or went.
+// and whether members joined or left.
 func (w *world) since(cursor int, v *driver.View) (free []int32, regroup bool) {
 	for _, c := range w.changes[cursor:] {
 		switch {
@@ -255,7 +253,6 @@ func (w *world) since(cursor int, v *driver.View) (free []int32, regroup bool) {
 	return free, regroup
 }
 
-// ids returns the sessions in the store, in their order.
 func (w *world) ids() []core.SessionID {
 	var out []core.SessionID
 	for id := range w.records {
@@ -265,7 +262,7 @@ func (w *world) ids() []core.SessionID {
 	return out
 }
 
-// rewatch computes again whose heartbeats a member wants to see.
+// rewatch updates the list of members whose heartbeats a member watches.
 func (w *world) rewatch(m *member) {
 	for _, id := range m.watching {
 		w.watchers[id] = slices.DeleteFunc(w.watchers[id], func(x *member) bool { return x == m })
@@ -289,7 +286,7 @@ func (w *world) after(d time.Duration, e event) {
 	w.push(e)
 }
 
-// push and pop are a binary heap by instant, then in the order of creation.
+// push and pop implement a binary heap, ordered by instant and then by creation.
 func (w *world) push(e event) {
 	w.seq++
 	e.seq = w.seq

@@ -15,44 +15,46 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// The simulation runs many members and the shards of a keyspace over virtual time: the lease
-// machines of internal/fsm, one per member, over a model store, with the assigner of this package.
-// Members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
-// split and merged by it, and processes are killed between the steps. With Config.Poison some keys
-// kill every member that serves them. The simulation always judges which member serves each hash.
-// It measures the cost of plans: shards and load moved, time without an owner, calls to the store.
+// The simulation runs many members and the shards of a keyspace in virtual time. Each member has a
+// lease machine of internal/fsm. The machines use a model store and the assigner of this package.
+// Members crash, leave and join. With Config.Keys, the keys have a load that drifts, ranges are
+// split and merged according to the load, and processes are killed between the steps. With
+// Config.Poison, some keys kill every member that serves them. The simulation always checks which
+// member serves each hash. It measures the cost of plans: the shards and the load that move, the
+// time without an owner, and the calls to the store.
 //
-// The machines, the planner, its log's form, the assigners, the heirs, the tables, reports, notes
-// and quarantine are the real ones. The Manager's and its slices' part is done in its simplest
-// form: a plan reaches every member one delay after it was written, and handlers take a fixed time
-// to drain. The store answers every call; the simulation of internal/fsm has faults of the network.
-// Full reads of the namespace are rare (Config.Resync), because a hundred machines would spend the
-// day on them.
+// The simulation uses the real machines, planner, form of the log, assigners, heirs, tables,
+// reports, notes and quarantine. Simple models replace the Manager and its slices: a plan reaches
+// every member one delay after it was written, and handlers take a fixed time to drain. The store
+// answers every call; network faults are part of the simulation of internal/fsm. Full reads of the
+// namespace are rare (Config.Resync), because a hundred machines would otherwise spend most of the
+// time on these reads.
 
 // Config is the configuration of a simulation. Zero values have defaults.
 type Config struct {
 	Members, Shards int           // defaults 100 and 10,000
 	Time            time.Duration // virtual; default 24 h
-	Churn           float64       // share of the members that go per hour, half of them by crashing; default 0.05
+	Churn           float64       // part of the members that leave per hour, half of them by a crash; default 0.05
 	Seed            uint64        // default 1
 	TTL             time.Duration // default 30 s
 	Interval        time.Duration // between plans; default 1 s
-	Drain           time.Duration // that a handler takes to return; default 50 ms
+	Drain           time.Duration // how long a handler takes to return; default 50 ms
 	Delay           time.Duration // of the network, one way; default 1 ms
 	Resync          time.Duration // default 6 h
-	Assigner        sharding.Assigner
+	Assigner        assign.Assigner
 
-	Keys       int                 // that have load; default 0, and then no range is split. Every fourth member has a larger capacity
+	Keys       int                 // number of keys with load; default 0: no range is split
 	Zipf       float64             // default 1.1
 	Swap       time.Duration       // after which a hot key turns cold, and a cold one hot; default 20 min
-	Blow       float64             // part of the splits and merges at a step of which a process is killed, but not two within a minute
-	Poison     time.Duration       // after which another key kills those who serve it; default 0: none does
+	Blow       float64             // part of the splits and merges during which a process is killed at some step, at most one within a minute
+	Poison     time.Duration       // after which another key kills the members that serve it; default 0: no key does
 	Quarantine sharding.Quarantine // default: as in sharding.Options with Keys, none without
 }
 
-// Gaps are times in which shards had no owner.
+// Gaps describes the times in which shards had no owner.
 type Gaps struct {
 	Count            int
 	Median, P99, Max time.Duration
@@ -63,7 +65,7 @@ type Result struct {
 	Config
 	Crashes, Leaves, Joins int
 	Plans                  int
-	Moves, Bound           int  // changes of owner, and the least that the changes of members ask for
+	Moves, Bound           int  // changes of owner, and the least number of these that the changes of members require
 	Crash, Planned         Gaps // of takeovers after a crash, and of planned moves
 	Calls                  map[string]int
 	PerMemberMinute        float64 // store calls, all kinds
@@ -71,8 +73,8 @@ type Result struct {
 	Uneven                 int // largest share less smallest, at the end
 	Took                   time.Duration
 
-	Wrong  []string // promises that did not hold, the first ones
-	Faults int      // how many
+	Wrong  []string // the first promises that did not hold
+	Faults int      // number of promises that did not hold
 
 	// With load:
 	Splits, Merges int
@@ -80,20 +82,19 @@ type Result struct {
 	Divided        Gaps   // of hashes that were given to another shard
 	Blows          map[string]int
 	Swaps          int     // of a hot key and a cold one
-	Relief         int     // moves for balance's sake
-	Minute, Urgent float64 // of all load, the most moved in a minute, and in one with an urgent plan
-	Moved          float64 // of all load, for balance's sake
+	Relief         int     // moves that balance the members
+	Minute, Urgent float64 // parts of all load: the most that moved in a minute, and in a minute with an urgent plan
+	Moved          float64 // part of all load that was moved to balance the members
 	Calm           int     // minutes
-	Worst, Raw     float64 // load of a member in a calm minute, in its goal and in its share
-	Packed         int     // calm minutes of a member above that, with shards of which none fits elsewhere
+	Worst, Raw     float64 // highest load of a member in a calm minute, as a multiple of its goal and of its share
+	Packed         int     // calm minutes of a member above its goal, none of whose shards fits elsewhere
 
-	Poisoned, Killed, Held, Innocent int // keys, members, quarantines, and those of shards without such a key
+	Poisoned, Killed, Held, Innocent int // numbers of poisoned keys, killed members, quarantines, and quarantines of shards without such a key
 	Back                             Gaps
 }
 
 const none = -1
 
-// member is one process.
 type member struct {
 	m       *fsm.Machine
 	node    string
@@ -101,15 +102,15 @@ type member struct {
 	up      bool
 	leaving bool
 	cursor  int  // in the store's changes
-	full    bool // has had the full state
-	looking bool // an observation is on its way
+	full    bool // has received the full state
+	looking bool // an Observe call is in progress
 	wakeAt  fsm.Instant
 	held    map[int32]core.Token
-	wants   []bool // by shard: whether it contends for it
+	wants   []bool // by shard: whether the member contends for the shard
 	slices  map[int32]*slice
 	watch   []driver.Beat
 
-	watching []core.SessionID // whose heartbeats wake it
+	watching []core.SessionID // whose heartbeats wake the member
 	capacity float64
 	teller   sharding.Teller
 }
@@ -123,12 +124,12 @@ func (m *member) setWants(s int32, on bool) {
 	m.wants[s] = on
 }
 
-// change is an entry of the store's history: a shard, or a member that came or went.
+// change is an entry of the store's history: a shard, or a member that joined or left.
 type change struct {
 	shard  int32
 	member *driver.Member
 	gone   core.SessionID
-	free   []int32 // what it owned
+	free   []int32 // what the member owned
 }
 
 type record struct {
@@ -172,7 +173,7 @@ type world struct {
 	events  []event
 	members []*member
 	byID    map[core.SessionID]*member
-	names   []core.ShardID // of all shards that ever were; the assigner's is the first
+	names   []core.ShardID // of all shards that ever existed; the assigner's shard is the first
 	index   map[core.ShardID]int32
 	order   []int32 // the planned ones by name
 
@@ -205,7 +206,6 @@ type world struct {
 // bossShard is the index of the assigner's shard.
 const bossShard = 0
 
-// complete fills in the defaults, and refuses invalid configurations.
 func (c *Config) complete() error {
 	for _, d := range []struct {
 		v   *time.Duration
@@ -222,10 +222,10 @@ func (c *Config) complete() error {
 	c.Members, c.Shards, c.Seed = cmp.Or(c.Members, 100), cmp.Or(c.Shards, 10_000), cmp.Or(c.Seed, 1)
 	c.Churn, c.Zipf = cmp.Or(c.Churn, 0.05), cmp.Or(c.Zipf, 1.1)
 	if c.Keys == 0 && c.Quarantine.Deaths == 0 {
-		c.Quarantine.Deaths = -1 // while owners are suspected there is a plan each interval, which takes long with 100,000 shards
+		c.Quarantine.Deaths = -1 // while shards are suspected, a plan is made each interval, which takes a long time with 100,000 shards
 	}
 	if c.Assigner == nil {
-		c.Assigner = sharding.Balance{}
+		c.Assigner = assign.Balance{}
 	}
 	if c.Members < 2 || c.Members > 10_000 || c.Shards < 1 || c.Shards > 1<<20 || c.Churn < 0 {
 		return fmt.Errorf("tenure: %w: simulate 2 to 10,000 members, 1 to 1,048,576 shards and no negative churn", core.ErrInvalid)
@@ -236,7 +236,6 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// newWorld returns the world at the beginning.
 func newWorld(c *Config) (*world, error) {
 	w := &world{
 		c: c, rng: rand.New(rand.NewPCG(c.Seed, 8)), byID: map[core.SessionID]*member{}, index: map[core.ShardID]int32{},
@@ -261,7 +260,7 @@ func (w *world) shard(name core.ShardID) int32 {
 	return s
 }
 
-// Simulate runs one world to its end. The same Config gives the same Result, except for Took.
+// Simulate runs one world to its end. The same Config leads to the same Result, except for Took.
 func Simulate(c Config) (*Result, error) {
 	began := time.Now()
 	if err := c.complete(); err != nil {
@@ -274,7 +273,7 @@ func Simulate(c Config) (*Result, error) {
 	for i := range c.Members {
 		w.after(time.Duration(i)*time.Millisecond, event{kind: start})
 	}
-	// The first hour is for settling. Then there is churn, and an hour without it at the end.
+	// The members settle in the first hour, and there is no churn in the last hour.
 	settle := min(time.Hour, c.Time/10)
 	w.after(settle, event{kind: churn})
 	if c.Keys > 0 {
@@ -311,10 +310,9 @@ func (w *world) begin() {
 	w.r.Splits, w.r.Merges, w.r.Relief, w.r.Moved = 0, 0, 0, 0
 }
 
-// ending reports whether the day is so near its end that no more faults are made.
+// ending reports whether the day will end so soon that no more faults are caused.
 func (w *world) ending() bool { return w.now >= int64(w.c.Time-min(time.Hour, w.c.Time/10)) }
 
-// wrong records a promise that does not hold.
 func (w *world) wrong(format string, args ...any) {
 	w.r.Faults++
 	if len(w.r.Wrong) < 10 {
@@ -322,7 +320,6 @@ func (w *world) wrong(format string, args ...any) {
 	}
 }
 
-// then schedules a function.
 func (w *world) then(d time.Duration, run func()) { w.after(d, event{kind: then, run: run}) }
 
 func (w *world) do(e *event) {
@@ -363,7 +360,7 @@ func (w *world) do(e *event) {
 			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: "_assigner"})
 			w.after(time.Second, event{kind: forget, m: m})
 		}
-	case forget: // a moment later, when what was in flight has arrived
+	case forget: // a moment later, when everything in flight has arrived
 		if len(m.held) > 0 {
 			return
 		}
@@ -384,7 +381,6 @@ func (w *world) do(e *event) {
 	}
 }
 
-// start begins a new process on a new machine.
 func (w *world) start() {
 	w.nodes++
 	m := &member{node: fmt.Sprintf("node-%d", w.nodes), up: true, wakeAt: fsm.Never,
@@ -426,7 +422,8 @@ func (w *world) state(m *member) driver.MemberState {
 	return s
 }
 
-// strike ends a member, by a crash or in order, and plans its replacement and the next strike.
+// strike ends a member, by a crash or by a planned stop, and schedules its replacement and the next
+// strike.
 func (w *world) strike() {
 	var live []*member
 	for _, m := range w.members {
@@ -464,7 +461,6 @@ func (w *world) strike() {
 	w.after(w.c.Drain, event{kind: drained, m: m})
 }
 
-// crash ends a process without notice.
 func (w *world) crash(m *member) {
 	w.replace(m)
 	w.r.Crashes++
@@ -479,7 +475,7 @@ func (w *world) crash(m *member) {
 	w.drop(m)
 }
 
-// replace has a new process start some time after one that ends now.
+// replace schedules the start of a new process, some time after another process ends.
 func (w *world) replace(m *member) {
 	live := 0
 	for _, x := range w.members {
@@ -487,16 +483,16 @@ func (w *world) replace(m *member) {
 			live++
 		}
 	}
-	if !m.leaving { // else that was counted
+	if !m.leaving { // otherwise, this was counted before
 		w.r.Bound += len(m.held) - w.assigners(m)
 		w.after(2*w.c.TTL+time.Duration(w.rng.Int64N(int64(w.c.TTL))), event{kind: start})
 		w.r.Joins++
-		w.r.Bound += len(w.order) / max(live, 1) // what the replacement gets
+		w.r.Bound += len(w.order) / max(live, 1) // the shards that the replacement gets
 	}
 	w.disturb()
 }
 
-// assigners returns 1 if the member is the assigner.
+// assigners returns 1 if the member is the assigner, and 0 otherwise.
 func (w *world) assigners(m *member) int {
 	if _, ok := m.held[bossShard]; ok {
 		return 1
@@ -509,7 +505,6 @@ func (w *world) drop(m *member) {
 	w.rewatch(m)
 }
 
-// step steps a machine and carries out its effects.
 func (w *world) step(m *member, in fsm.Input) {
 	for _, e := range m.m.Step(fsm.Instant(w.now), in) {
 		switch e.Kind {
@@ -600,17 +595,15 @@ func (w *world) plan() {
 	})
 }
 
-// epoch is when the day begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// view returns the assigner's view.
 func (w *world) view() *core.View {
 	v := &core.View{Rules: w.poison.rules}
 	nodes := map[core.SessionID]string{}
 	for _, id := range w.ids() {
 		r := w.records[id]
 		nodes[id] = r.Node
-		if m := w.byID[id]; m == nil || !m.up || m.full { // dead and not evicted yet, or ready
+		if m := w.byID[id]; m == nil || !m.up || m.full { // dead but not evicted yet, or ready
 			v.Members = append(v.Members, r.Member)
 		}
 	}
@@ -622,7 +615,6 @@ func (w *world) view() *core.View {
 	return v
 }
 
-// publish carries out the results of a plan that was written.
 func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
 	for _, name := range p.Added {
 		s := w.shard(core.ShardID(name))
@@ -657,7 +649,8 @@ func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
 	})
 }
 
-// carry has each member carry out a plan for the shards that it changes, and for those that ended.
+// carry makes each member carry out a plan for the shards that the plan changes and for the shards
+// that ended.
 func (w *world) carry(touched, gone []int32) {
 	in := fsm.Input{Kind: fsm.InPrefer}
 	for _, s := range touched {
@@ -690,7 +683,7 @@ func (w *world) heirs(s int32) fsm.Heirs {
 	return fsm.Heirs{w.planner.Owner(string(w.names[s])), w.planner.Heir(string(w.names[s]))}
 }
 
-// reconcile has a member do for shards what its Manager would do.
+// reconcile acts as the member's Manager would for the given shards.
 func (w *world) reconcile(m *member, shards []int32) {
 	var want []core.ShardID
 	var order []core.SessionID
@@ -703,7 +696,7 @@ func (w *world) reconcile(m *member, shards []int32) {
 		}
 		_, holds := m.held[s]
 		if holds && !m.contends(s) {
-			continue // it is on its way already
+			continue // the hand-over is already in progress
 		}
 		waits, held := w.planner.Waits(name, m.id), w.planner.Held(name)
 		contends, withdraws, hands := sharding.Step(m.contends(s), holds, waits || m.leaving, held, to)
@@ -778,7 +771,7 @@ func gapsOf(all []time.Duration) Gaps {
 	return Gaps{Count: len(all), Median: all[len(all)/2], P99: all[len(all)*99/100], Max: all[len(all)-1]}
 }
 
-// String returns the result for people.
+// String returns the result in a readable form.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d members, %d shards, %v of virtual time, %.0f%% of the members an hour go (seed %d)\n",
@@ -806,7 +799,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// bounds returns the limits of a day with load that do not hold.
+// bounds returns an error that lists the limits that the simulated day exceeded, or nil.
 func (r *Result) bounds() error {
 	var errs []error
 	changes := float64(r.Crashes + r.Leaves + r.Joins + r.Swaps)
@@ -817,7 +810,7 @@ func (r *Result) bounds() error {
 	if most := r.Bound + r.Relief + r.Bound/10; r.Moves > most {
 		errs = append(errs, fmt.Errorf("%d shards moved, want at most %d", r.Moves, most))
 	}
-	// Heartbeats are six a minute, and more while another member is silent.
+	// A member sends six heartbeats a minute, and more while another member is silent.
 	total := 0
 	for _, n := range r.Calls {
 		total += n
@@ -829,7 +822,7 @@ func (r *Result) bounds() error {
 	return errors.Join(errs...)
 }
 
-// loads prints the results about load, splits and poison.
+// loads writes the results about load, splits and poison.
 func (r *Result) loads(b *strings.Builder) {
 	fmt.Fprintf(b, "\n  %d keys of Zipf %.1f: %d splits, %d merges, %d to %d ranges\n", r.Keys, r.Zipf, r.Splits, r.Merges, r.Ranges[0], r.Ranges[1])
 	fmt.Fprintf(b, "  a hash that goes to another shard is refused for %v at the median, p99 %v, at most %v\n",

@@ -18,19 +18,20 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// ErrMoved: a key does not belong to this shard, or does not belong to it yet. The error is a
-// *MovedError.
+// ErrMoved means that a key does not belong to this shard, or does not belong to it yet. The error
+// is a *MovedError.
 var ErrMoved error = errtext.NotApplied("key belongs to another shard")
 
-// MovedError names the shard that a key belongs to. It matches ErrMoved.
+// MovedError identifies the shard to which a key belongs. A MovedError matches ErrMoved.
 type MovedError struct {
 	Shard string // the shard that refused the key
-	// To is the shard that the key belongs to, according to the map of the process that refused
-	// the key. While Shard does not have the key yet, To is Shard itself.
+	// To is the shard to which the key belongs, according to the map in the process that refused
+	// the key. If the key belongs to Shard but Shard does not serve it yet, To is Shard itself.
 	To   string
-	Hash uint64 // of the key
+	Hash uint64 // the hash of the key
 }
 
 func (e *MovedError) Error() string {
@@ -40,16 +41,16 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("tenure: %v: hash %s is not served by %s: ask %s", ErrMoved, keyspace.FormatHash(e.Hash), e.Shard, e.To)
 }
 
-// Unwrap returns ErrMoved: the shard refused the key before anything was sent.
+// Unwrap returns ErrMoved. The shard refused the key before anything was sent.
 func (e *MovedError) Unwrap() error { return ErrMoved }
 
-// Slice is the part of a keyspace that one lease serves. It keeps track of the keys while ranges
-// are split and merged. All methods are safe for concurrent use.
+// Slice is the part of a keyspace that one lease serves. A Slice tracks which keys the shard serves
+// while ranges are split and merged. All methods are safe for concurrent use.
 type Slice struct {
 	m     *Manager
 	lease *core.Lease
 	take  Take
-	ctx   context.Context // of changes
+	ctx   context.Context // the context of changes
 	stop  context.CancelFunc
 	log   *slog.Logger
 	meter *meter
@@ -57,65 +58,66 @@ type Slice struct {
 	serving atomic.Pointer[serving]
 
 	mu      sync.Mutex
-	note    note // as it is in the store
+	note    note // the note as it is in the store
 	busy    bool // a goroutine carries out a change
-	again   bool // the table changed during that
+	again   bool // the table changed during the change
 	closed  bool
-	waits   string // the reason why the change waits, for the log
+	closing sync.Once
+	waits   string // why the change waits, for the log
 	work    sync.WaitGroup
-	former  []*serving // calls may still be in them
+	former  []*serving // earlier ranges in which calls may still be in progress
 	started time.Time  // when the current change began
-	failed  struct {   // attempts to take the range of a plan; used by the goroutine that carries it out
+	failed  struct {   // failed attempts to take a range; used by the goroutine that carries out the plan
 		number int64
-		since  time.Time // the first time
-		err    error     // the last time
+		since  time.Time // time of the first failure
+		err    error     // error of the last failure
 	}
 }
 
-// note is the item of a shard that records the range it serves. It is written under the shard's
-// lease, so it is fenced like every write. A range has one owner, because the new shard takes it
-// only after the old shard's note names it as the recipient.
+// A shard records the range that it serves in its note, which it writes under its lease. A range
+// has only one owner, because the new shard takes it only after the old shard's note names the new
+// shard as the recipient.
 type note struct {
-	Map   int64  `json:"map"` // number of the plan that the range follows from
-	Range *Range `json:"range,omitempty"`
-	Gave  []gift `json:"gave,omitempty"` // by that plan
-	// Refused is the reason why the shard did not take its gift of that plan. The giver has it
-	// again.
+	Map   int64         `json:"map"` // number of the plan from which the range follows
+	Range *assign.Range `json:"range,omitempty"`
+	Gave  []gift        `json:"gave,omitempty"` // the ranges that the shard gave away under that plan
+	// Refused is the reason why the shard did not take the range that plan Map gave to it. The
+	// giver then serves the range again.
 	Refused string `json:"refused,omitempty"`
 }
 
-// noteKey is the item's key. ownKeys begins the keys of all items that this package keeps.
+// This package keeps its items under keys that begin with ownKeys.
 const (
 	ownKeys = "tenure/"
 	noteKey = ownKeys + "range"
 )
 
-// maxNote is the largest size of a note that is read, and maxRefused of Refused, in bytes.
+// These are the maximum sizes, in bytes, of a note that is read and of note.Refused.
 const (
 	maxNote    = 16 << 10
 	maxRefused = 300
 )
 
-// has returns the noted range.
-func (n *note) has() Range {
+func (n *note) has() assign.Range {
 	if n.Range == nil {
 		return empty
 	}
 	return *n.Range
 }
 
-// serving is the range that is served at one time, and the number of calls in it.
+// serving is a range that is or was served, with the number of calls in progress.
 type serving struct {
-	has   Range
+	has   assign.Range
 	in    atomic.Int64
-	over  atomic.Bool   // another range is served
-	empty chan struct{} // has an element after the last call left, once it is over
+	over  atomic.Bool   // another range has replaced this range
+	empty chan struct{} // once over is set, receives an element when the last call leaves
 }
 
-func (s *Slice) serve(r Range) {
+func (s *Slice) serve(r assign.Range) {
 	next := &serving{has: r, empty: make(chan struct{}, 1)}
 	s.meter.setRange(r)
-	// A call that enters one of these later leaves it again, since another range is served.
+	// A call that enters a removed range after this point notices the new range and leaves the old
+	// one.
 	s.former = slices.DeleteFunc(s.former, func(v *serving) bool { return v.in.Load() == 0 })
 	if was := s.serving.Swap(next); was != nil {
 		was.over.Store(true)
@@ -129,20 +131,21 @@ func (v *serving) leave() {
 	}
 }
 
-// Take copies the data of a range into the shard that gets it. The shard from has given up the
-// range: its log and items no longer change for these keys, and can be read through the backend.
-// Take returns operations. They are committed together with the note that the range is here, so
-// that they are applied exactly once. If they exceed one commit, the puts and deletes without a
-// condition are committed before it, in pieces. If Take or a commit fails, Take is called again.
-// Until it succeeds, both shards refuse the range. If attempts fail for 30 s, the giver gets the
-// range back. The giver keeps its data. So if a range comes back, Take also deletes the items of
-// that range that the shard still has. Operations on items whose keys begin with "tenure/" are
-// left out, because each shard has such items of its own.
-type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
+// Take copies the data of a range into the shard that receives the range. The shard in from has
+// given up the range. That shard's log and items no longer change for the keys in the range, and
+// Take can read them through the backend. The operations that Take returns take effect exactly
+// once, because the shard commits them together with the note that records the range's arrival. If
+// they do not fit into one commit, the shard first commits unconditional puts and deletes, in
+// several commits. If Take or a commit fails, Take is called again. Until Take succeeds, both
+// shards refuse the range. If all attempts fail for 30 s, the giver gets the range back.
+//
+// The giver keeps its copy of the data. Therefore, if a range returns to a former giver, Take must
+// also delete the old items that the former giver still has in it. Operations on items whose keys
+// begin with "tenure/" are ignored, because each shard keeps its own items under this prefix.
+type Take func(ctx context.Context, from string, r assign.Range) ([]core.Op, error)
 
 // OpenSlice returns the Slice of a lease's shard. The Slice carries out planned splits and merges
-// of the shard's range. Call it at the beginning of the handler of a shard of Options.Keyspace,
-// before the first write:
+// of the shard's range. In a keyspace, a shard's handler calls OpenSlice before its first write:
 //
 //	s, err := manager.OpenSlice(ctx, lease, take)
 //	if err != nil {
@@ -150,18 +153,20 @@ type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 //	}
 //	defer s.Close()
 //
-// A range moves from one shard to another in two steps. First, the giver waits until calls of
-// Commit and Do have returned. Under its lease, it then notes that it gave the range, and to which
-// shard. From then on, neither this lease nor an earlier one writes in the range. Then the taker,
-// which waits for that note, takes the range, and notes that it has it. In between, both refuse the
-// range's keys, so no key is ever served by two shards. All other keys are served all the time.
+// A range moves from one shard to another in two steps. First, the giver waits until all calls to
+// Commit and Do have returned. The giver then writes its note under its lease. The note records the
+// range and its recipient. After this note, no current or earlier lease of the giver writes in the
+// range. Second, the taker, which waits for the giver's note, takes the range and writes its own
+// note. Between the two notes, both shards refuse the range's keys, so no key is ever served by two
+// shards. All other keys stay in service.
 //
-// If there is no data to copy, take may be nil. The handler's ctx limits the changes. Close ends
-// and joins them before the handler returns, and the lease with it. If a change takes longer than
-// 30 s, it is logged at Warn to slog.Default with the reason, and again every 5 min.
+// If there is no data to copy, take may be nil. The changes run until the handler's ctx ends.
+// Before the handler returns, call Close, which ends the changes and waits until they have ended.
+// If a change takes longer than 30 s, the Slice logs the change and the reason for the delay to
+// Options.Logger at Warn, again 1, 5 and 15 minutes later, and then every 15 minutes.
 //
 // The error matches core.ErrInvalid if the shard is not in the keyspace, its note cannot be
-// decoded, or the lease already has an open slice. Otherwise, it is the error of ctx or of the
+// decoded, or the lease already has an open slice. Any other error comes from ctx or from the
 // lease.
 func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (*Slice, error) {
 	shard := lease.Shard()
@@ -169,7 +174,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 		return nil, err
 	}
 	if take == nil {
-		take = func(context.Context, string, Range) ([]core.Op, error) { return nil, nil }
+		take = func(context.Context, string, assign.Range) ([]core.Op, error) { return nil, nil }
 	}
 	item, err := persist(ctx, func(ctx context.Context) (*core.Item, error) { return lease.Get(ctx, noteKey) })
 	if err != nil {
@@ -185,12 +190,12 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 			return nil, err
 		}
 	}
-	s.meter = newMeter(m.lanes, r, time.Now())
+	s.meter = newMeter(r, time.Now())
 	s.serve(r)
 	s.ctx, s.stop = context.WithCancel(ctx)
 	m.mu.Lock()
 	other := m.slices[shard]
-	if other == nil || other.lease != lease { // otherwise a range could be given while the other slice serves it
+	if other == nil || other.lease != lease { // otherwise, a range could be given away while the other slice serves it
 		m.slices[shard], m.meters[shard] = s, s.meter
 	}
 	m.mu.Unlock()
@@ -202,8 +207,46 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	return s, nil
 }
 
+type managerKey struct{} // the key of the Manager in a handler's context
+
+// Slices returns a handler for the shards of a Keyspace. The handler keeps a Slice open while this
+// process owns the shard, for use by the goroutines that receive requests:
+//
+//	manager, err := sharding.NewManager(backend, elector, sharding.Slices(take), options)
+//
+// If there is no data to copy, take may be nil. The method [Manager.Slice] returns the Slice. The
+// handler returns OpenSlice's errors.
+func Slices(take Take) core.Handler {
+	return func(ctx context.Context, lease *core.Lease) error {
+		m, ok := ctx.Value(managerKey{}).(*Manager)
+		if !ok {
+			return fmt.Errorf("tenure: %w: the handler of sharding.Slices needs a Manager: give it to NewManager", core.ErrInvalid)
+		}
+		s, err := m.OpenSlice(ctx, lease, take)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		<-ctx.Done()
+		return nil
+	}
+}
+
+// Slice returns the open Slice of a lease's shard. If lease is nil, or the shard's handler has not
+// opened a Slice yet or has closed it, Slice returns nil.
+func (m *Manager) Slice(lease *core.Lease) *Slice {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if lease != nil {
+		if s := m.slices[lease.Shard()]; s != nil && s.lease == lease {
+			return s
+		}
+	}
+	return nil
+}
+
 // first returns the range of a shard that has no note.
-func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
+func (m *Manager) first(ctx context.Context, shard string) (assign.Range, error) {
 	for {
 		m.mu.Lock()
 		t, changed := m.table, m.changed
@@ -219,8 +262,7 @@ func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
 	}
 }
 
-// first returns the range of a shard that has no note, the i-th of the table.
-func (t *assignments) first(shard string, i int) (Range, error) {
+func (t *assignments) first(shard string, i int) (assign.Range, error) {
 	if c := t.change(shard); c != nil {
 		return c.before(shard, t.ranges[i]), nil
 	}
@@ -231,7 +273,7 @@ func (t *assignments) first(shard string, i int) (Range, error) {
 }
 
 // Check returns nil if the shard serves the key now. Otherwise, the error matches ErrMoved. The
-// range may be given up right afterwards, so write through Commit or Do.
+// shard may give up the range immediately afterwards, so write through Commit or Do.
 func (s *Slice) Check(key string) error {
 	h := s.m.o.Keyspace.Of(key)
 	if s.serving.Load().has.Has(h) {
@@ -249,8 +291,8 @@ func (s *Slice) moved(h uint64) error {
 	return e
 }
 
-// Commit is the lease's Commit for one key. If the shard does not have the key, the error matches
-// ErrMoved, and nothing is sent.
+// Commit calls the lease's Commit for one key. If the shard does not have the key, the error
+// matches ErrMoved, and nothing is sent.
 func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Committed, error) {
 	v, err := s.enter(key)
 	if err != nil {
@@ -260,10 +302,11 @@ func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Co
 	return s.lease.Commit(ctx, ops...)
 }
 
-// Do calls f, which may read and write for the key under the lease, in the store or outside. If the
-// shard does not have the key, the error matches ErrMoved, and f is not called. A range is not
-// given up while f runs. So f must return only when it knows the outcome of its writes outside the
-// store. f must not run long: a change that has waited for f for 5 s is put off.
+// Do calls f, which may read and write the key's data under the lease, in the store or outside. If
+// the shard does not have the key, the error matches ErrMoved, and f is not called. The shard does
+// not give up the range while f runs. Therefore, f must return only when it knows the outcome of
+// its writes outside the store. It should return soon, because a change that has waited 5 s for f
+// is postponed.
 func (s *Slice) Do(key string, f func() error) error {
 	v, err := s.enter(key)
 	if err != nil {
@@ -273,8 +316,9 @@ func (s *Slice) Do(key string, f func() error) error {
 	return f()
 }
 
-// enter counts a call in the range that is served now. If the range is replaced during enter, it
-// tries again, so that the replacer waits only for calls that saw the previous range.
+// enter registers a call in the range that is currently served. If another range replaces it during
+// enter, enter tries again. A range change therefore waits only for calls that entered the previous
+// range.
 func (s *Slice) enter(key string) (*serving, error) {
 	h := s.m.o.Keyspace.Of(key)
 	for {
@@ -292,9 +336,9 @@ func (s *Slice) enter(key string) (*serving, error) {
 	}
 }
 
-// Range returns the range that the shard serves now. whole is true if the map of ranges gives the
-// shard exactly that range.
-func (s *Slice) Range() (r Range, whole bool) {
+// Range returns the range that the shard serves now, and reports whether the map of ranges gives
+// the shard exactly that range.
+func (s *Slice) Range() (r assign.Range, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.m.assigned()
@@ -302,14 +346,24 @@ func (s *Slice) Range() (r Range, whole bool) {
 	return s.serving.Load().has, !s.busy && (c == nil || s.note.Map >= c.Number)
 }
 
-// Close ends the changes in progress and waits for them, including a call of Take, so that no
-// change outlives the lease (S12). It may be called more than once.
+// Close ends the changes in progress, including a call to Take, and waits until they have ended.
+// Therefore, no change outlives the lease (S12). Close also waits for calls to Commit and Do. After
+// Close, Commit and Do return an error that matches ErrMoved. Close may be called more than once,
+// but not within a function that Do calls.
 func (s *Slice) Close() {
 	s.stop()
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.work.Wait()
+	s.closing.Do(func() {
+		s.serve(empty)
+		for _, v := range s.former {
+			for v.in.Load() > 0 {
+				<-v.empty
+			}
+		}
+	})
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	if s.m.slices[s.lease.Shard()] == s {
@@ -318,8 +372,8 @@ func (s *Slice) Close() {
 	}
 }
 
-// advance carries out the table's changes of the range, in a goroutine that ends after the last
-// one. One such goroutine runs at a time.
+// Only one goroutine at a time carries out the table's changes to the range. It ends after the last
+// change.
 func (s *Slice) advance() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,7 +392,7 @@ func (s *Slice) advance() {
 				continue
 			}
 			if s.ctx.Err() != nil || s.lease.Err() != nil {
-				return // it stays busy, because nothing can be noted any longer
+				return // the slice stays busy, because it can no longer write a note
 			}
 			if _, say := s.m.ranges.Failed(s.lease.Shard(), time.Now()); say {
 				s.log.Warn("tenure: sharding: a change of the shard's range is tried again", slog.Any("error", err))
@@ -349,7 +403,7 @@ func (s *Slice) advance() {
 	s.work.Go(func() { s.watch(done) })
 }
 
-// pending reports whether there may be a change to carry out, and resets s.again.
+// pending resets s.again, and reports whether another change may be due.
 func (s *Slice) pending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,14 +416,13 @@ func (s *Slice) pending() bool {
 	return s.busy
 }
 
-// step carries out the change of the table in which the shard takes part, if there is one.
 func (s *Slice) step() error {
 	t := s.m.assigned()
 	c := t.change(s.lease.Shard())
 	if c == nil || c.Number <= s.note.Map {
 		return nil
 	}
-	// The next note replaces the list of gifts, so all of them must have been taken.
+	// The next note replaces the list of gifts, so all gifts must have been taken.
 	for len(s.note.Gave) > 0 {
 		done, _, err := s.m.taken(s.ctx, s.note.Map, s.note.Gave)
 		if err != nil {
@@ -389,13 +442,12 @@ func (s *Slice) step() error {
 	return s.receive(c, c.gift(s.lease.Shard()))
 }
 
-// drainBudget is how long a change waits for calls of Commit and Do. After that, the whole range
-// is served again for a while, since its keys are refused during the wait.
+// While a change waits for calls to Commit and Do, the shard refuses the keys. If the calls have
+// not ended after drainBudget, the shard serves the whole range again for a while.
 const drainBudget = 5 * time.Second
 
-// give gives ranges to other shards, once these have owners.
 func (s *Slice) give(c *rangeChange) error {
-	if len(c.Gifts) == 0 { // it takes back gifts that others refused
+	if len(c.Gifts) == 0 { // the shard takes back gifts that others refused
 		s.waitFor("the store")
 		if err := s.commit(c.given(), nil); err != nil {
 			return err
@@ -428,7 +480,6 @@ func (s *Slice) give(c *rangeChange) error {
 	return nil
 }
 
-// given returns the note of the giver after it gave.
 func (c *rangeChange) given() note {
 	n := note{Map: c.Number, Gave: c.Gifts}
 	if !c.Rest.Empty() {
@@ -437,7 +488,7 @@ func (c *rangeChange) given() note {
 	return n
 }
 
-// gave reports whether the giver's note confirms a gift of the change.
+// gave reports whether the giver's note confirms one of the change's gifts.
 func (n *note) gave(c *rangeChange, g gift) (bool, error) {
 	if n.Map == c.Number && slices.Contains(n.Gave, g) {
 		return true, nil
@@ -449,8 +500,7 @@ func (n *note) gave(c *rangeChange, g gift) (bool, error) {
 	return false, nil
 }
 
-// drain waits until no call is left in an earlier range. It returns false if that takes too
-// long.
+// If calls remain in an earlier range for too long, drain returns false.
 func (s *Slice) drain() bool {
 	limit := time.NewTimer(drainBudget)
 	defer limit.Stop()
@@ -471,8 +521,8 @@ func (s *Slice) drain() bool {
 	return true
 }
 
-// awaitOwners waits until each taker has a living owner, so that the range is refused only while
-// that owner takes it.
+// awaitOwners waits until each taker has a living owner. The range's keys are therefore refused
+// only while these owners take the range.
 func (s *Slice) awaitOwners(c *rangeChange) error {
 	s.waitFor("an owner of the shards that are split off")
 	for v := s.m.e.View(); ; {
@@ -496,11 +546,10 @@ func (s *Slice) awaitOwners(c *rangeChange) error {
 	}
 }
 
-// takeBudget is the time after the first failure from which a further failure is final. The range
-// is then given back.
+// If an attempt to take a range fails this long after the first failed attempt, the shard gives the
+// range back.
 const takeBudget = 30 * time.Second
 
-// receive takes a range that another shard gives.
 func (s *Slice) receive(c *rangeChange, g *gift) error {
 	s.waitFor(c.From)
 	if err := s.m.awaitGift(s.ctx, c, *g); err != nil {
@@ -535,8 +584,8 @@ func (s *Slice) receive(c *rangeChange, g *gift) error {
 	return nil
 }
 
-// turn waits until the shard that gets the next higher range has noted or refused it. So ranges
-// that are given back adjoin the range that the giver kept.
+// turn waits until the shard that gets the next higher range has noted or refused it. The giver
+// therefore gets back only ranges that adjoin the range that it kept.
 func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
 	i := slices.Index(c.Gifts, g) + 1
 	if i == len(c.Gifts) {
@@ -554,7 +603,7 @@ func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
 	}
 }
 
-// fetch calls Take, and commits its operations with the note.
+// fetch commits the operations that Take returns, together with the note.
 func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	var ops []core.Op
 	err := goexit.Call(func() (err error) { ops, err = s.take(s.ctx, c.From, g.Range); return err })
@@ -565,8 +614,8 @@ func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	r := join(s.serving.Load().has, g.Range)
 	next := note{Map: c.Number, Range: &r}
 	if err = s.commit(next, ops); errors.Is(err, core.ErrTooLarge) {
-		// Operations that overwrite come before the note. The shard serves none of these keys,
-		// and each attempt writes all of them again.
+		// Unconditional operations may precede the note, because the shard does not serve these
+		// keys yet, and each attempt repeats all of them.
 		var first, rest []core.Op
 		for _, op := range ops {
 			if op.Key != "" && op.IfVersion == driver.AnyVersion {
@@ -587,7 +636,7 @@ func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	return err
 }
 
-// pieces commits ops in as many commits as the store's limits require.
+// If the store's limits require it, pieces divides ops among several commits.
 func (s *Slice) pieces(ops []core.Op) (err error) {
 	if len(ops) > 0 {
 		err = s.send(ops)
@@ -600,7 +649,6 @@ func (s *Slice) pieces(ops []core.Op) (err error) {
 	return err
 }
 
-// refuse notes that the shard does not take its gift.
 func (s *Slice) refuse(c *rangeChange, why string) error {
 	n := note{Map: c.Number, Refused: why}
 	if r := s.serving.Load().has; !r.Empty() {
@@ -609,7 +657,6 @@ func (s *Slice) refuse(c *rangeChange, why string) error {
 	return s.commit(n, nil)
 }
 
-// commit writes the note after ops.
 func (s *Slice) commit(next note, ops []core.Op) error {
 	value, err := json.Marshal(&next)
 	if err != nil {
@@ -624,7 +671,6 @@ func (s *Slice) commit(next note, ops []core.Op) error {
 	return nil
 }
 
-// send commits ops, and tries again as long as nothing was sent.
 func (s *Slice) send(ops []core.Op) error {
 	for {
 		_, err := s.lease.Commit(s.ctx, ops...)
@@ -640,11 +686,10 @@ func (s *Slice) waitFor(what string) {
 	s.waits = what
 }
 
-// sayAfter is the time after which a change in progress is logged.
 const sayAfter = 30 * time.Second
 
-// watch logs that a change is in progress, until done. Clients may be refused during it, and no
-// other line reports that.
+// A change in progress may make the shard refuse clients' calls, and no other log line gives the
+// reason.
 func (s *Slice) watch(done <-chan struct{}) {
 	t := time.NewTimer(sayAfter)
 	defer t.Stop()
@@ -684,7 +729,6 @@ func readNote(shard string, item *core.Item) (n note, err error) {
 	return n, nil
 }
 
-// noted reads the note of any shard.
 func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
 	item, err := persist(ctx, func(ctx context.Context) (*core.Item, error) { return m.b.Get(ctx, core.ShardID(shard), noteKey) })
 	if err != nil {
@@ -693,8 +737,8 @@ func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
 	return readNote(shard, item)
 }
 
-// taken reports whether each taker has noted the plan that gave it a range, and returns those that
-// refused.
+// taken reports whether each taker's note refers to the plan that gave the taker a range, and
+// returns the takers that refused their ranges.
 func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []untaken, err error) {
 	for _, g := range gifts {
 		n, err := m.noted(ctx, g.Shard)
@@ -708,7 +752,6 @@ func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done b
 	return true, refused, nil
 }
 
-// awaitGift waits until the giver has noted its gift.
 func (m *Manager) awaitGift(ctx context.Context, c *rangeChange, g gift) error {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		m.mu.Lock()
@@ -723,7 +766,7 @@ func (m *Manager) awaitGift(ctx context.Context, c *rangeChange, g gift) error {
 		}
 		t := time.NewTimer(wait)
 		select {
-		case <-changed: // perhaps by a slice of this process
+		case <-changed: // a slice of this process may have given the range
 		case <-t.C:
 		case <-ctx.Done():
 		}
@@ -734,7 +777,7 @@ func (m *Manager) awaitGift(ctx context.Context, c *rangeChange, g gift) error {
 	}
 }
 
-// persist repeats a read until the store answers, or ctx ends.
+// persist repeats a read until the store answers or ctx ends.
 func persist(ctx context.Context, read func(context.Context) (*core.Item, error)) (*core.Item, error) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)

@@ -23,11 +23,12 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// divider is an assigner that also makes requested splits and merges.
+// divider is an assigner that also plans requested splits and merges.
 type divider struct {
-	Balance
+	assign.Balance
 
 	mu     sync.Mutex
 	splits map[string][]uint64
@@ -36,14 +37,14 @@ type divider struct {
 	made   int
 }
 
-// ask has the next plans split and merge, instead of earlier requests.
+// ask makes the next plans split and merge as requested. It replaces earlier requests.
 func (d *divider) ask(splits map[string][]uint64, merges map[string]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.splits, d.merges = splits, merges
 }
 
-func (d *divider) Plan(c *Cluster) *Plan {
+func (d *divider) Plan(c *assign.Cluster) *assign.Plan {
 	p := d.Balance.Plan(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,15 +57,15 @@ func (d *divider) Plan(c *Cluster) *Plan {
 		switch {
 		case !ok:
 		case !c.Shards[i].Range.Has(at[0]):
-			delete(d.splits, shard) // it is done
+			delete(d.splits, shard) // the split is done
 		case !c.Shards[i].Busy:
-			p.Splits = append(p.Splits, Split{i, at})
+			p.Splits = append(p.Splits, assign.Split{Shard: i, At: at})
 		}
 	}
 	for from, to := range d.merges {
 		i, k := index[from], index[to]
 		if !c.Shards[i].Busy && !c.Shards[k].Busy {
-			p.Merges = append(p.Merges, Merge{i, k})
+			p.Merges = append(p.Merges, assign.Merge{From: i, To: k})
 		} else if c.Shards[i].Range.Empty() {
 			delete(d.merges, from)
 		}
@@ -75,7 +76,7 @@ func (d *divider) Plan(c *Cluster) *Plan {
 	return p
 }
 
-func (d *divider) divide(c *Cluster, p *Plan) {
+func (d *divider) divide(c *assign.Cluster, p *assign.Plan) {
 	for i := range c.Shards {
 		s := &c.Shards[i]
 		if s.Range.Empty() || s.Busy || d.random.IntN(3) > 0 {
@@ -83,13 +84,13 @@ func (d *divider) divide(c *Cluster, p *Plan) {
 		}
 		width := s.Range.To - 1 - s.Range.From
 		if len(c.Shards) < 8 && width > 1 {
-			p.Splits = append(p.Splits, Split{int32(i), []uint64{s.Range.From + 1 + d.random.Uint64N(width)}})
+			p.Splits = append(p.Splits, assign.Split{Shard: int32(i), At: []uint64{s.Range.From + 1 + d.random.Uint64N(width)}})
 			d.made++
 			continue
 		}
 		for k := range c.Shards {
 			if o := &c.Shards[k]; !o.Busy && !o.Range.Empty() && o.Range.From == s.Range.To && s.Range.To != 0 {
-				p.Merges = append(p.Merges, Merge{int32(i), int32(k)})
+				p.Merges = append(p.Merges, assign.Merge{From: int32(i), To: int32(k)})
 				d.made++
 				return
 			}
@@ -103,12 +104,12 @@ type ledger struct {
 	acked map[string]int // by key: the highest count acknowledged
 	twice []string
 
-	honours bool                      // the provider of effects makes each once for each idempotency key
+	honours bool                      // the provider performs each effect once for each idempotency key
 	made    map[string]map[string]int // by effect, and by idempotency key
-	doubt   map[string]bool           // effects of which nobody knows
+	doubt   map[string]bool           // effects whose outcome is unknown
 }
 
-// every so many bookings of a key have an effect.
+// effectEvery is how many bookings of a key lead to one effect.
 const effectEvery = 5
 
 func effectKey(key string, count int) string { return fmt.Sprintf("pay/%s/%d", key, count) }
@@ -124,7 +125,7 @@ type booking struct {
 
 // copyItems is a Take that copies the items of a range.
 func copyItems(b core.Backend, k Keyspace) Take {
-	return func(ctx context.Context, from string, r Range) ([]core.Op, error) {
+	return func(ctx context.Context, from string, r assign.Range) ([]core.Op, error) {
 		items, err := b.List(ctx, core.ShardID(from), "k/", 0, 0)
 		if err != nil {
 			return nil, err
@@ -141,7 +142,7 @@ func copyItems(b core.Backend, k Keyspace) Take {
 
 func (l *ledger) serve(m *member) core.Handler {
 	return func(ctx context.Context, lease *core.Lease) error {
-		s, err := m.OpenSlice(ctx, lease, func(ctx context.Context, from string, r Range) ([]core.Op, error) {
+		s, err := m.OpenSlice(ctx, lease, func(ctx context.Context, from string, r assign.Range) ([]core.Op, error) {
 			effects, err := effect.Take(ctx, m.b, lease, from, func(key string) bool {
 				return r.Has(m.o.Keyspace.Of(strings.Split(key, "/")[1]))
 			})
@@ -183,7 +184,7 @@ func (l *ledger) book(lease *core.Lease, effects *effect.Ledger, key string) err
 			return err
 		}
 	}
-	if book.Count > 0 && book.Count%effectEvery == 0 { // before the next booking, so that none is forgotten
+	if book.Count > 0 && book.Count%effectEvery == 0 { // before the next booking, so that no effect is forgotten
 		if err := l.pay(lease, effects, effectKey(key, book.Count)); err != nil {
 			return err
 		}
@@ -202,7 +203,7 @@ func (l *ledger) book(lease *core.Lease, effects *effect.Ledger, key string) err
 	return nil
 }
 
-// pay makes an effect, which takes a while, and so may be interrupted.
+// pay performs an effect that takes a while and may be interrupted.
 func (l *ledger) pay(lease *core.Lease, effects *effect.Ledger, key string) error {
 	_, err := effects.Do(lease.Context(), key, func(ctx context.Context, id string) ([]byte, error) {
 		pause(ctx, 20*time.Millisecond)
@@ -239,7 +240,7 @@ func (l *ledger) counts() map[string]int {
 }
 
 // Ranges are split and merged at random under load, while members crash, leave and join. Each key's
-// count continues without a gap, and no count is written twice, so no key was owned by two.
+// count continues without a gap, and no count is written twice, so no key had two owners.
 func TestDivideUnderLoad(t *testing.T) {
 	for seed := range uint64(share.Of(t, "seeds", 4, 1)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -250,7 +251,7 @@ func TestDivideUnderLoad(t *testing.T) {
 				start := func(node string) {
 					w.member(node, func(m *member, o *Options) {
 						o.Shards, o.Keyspace, o.Logger, o.Assigner = nil, k, nil, divide
-						o.Quarantine.Deaths = -1 // hundreds of splits and merges hand the deaths of few members on to all
+						o.Quarantine.Deaths = -1 // splits and merges pass the deaths on to all shards
 						m.handler = func(ctx context.Context, lease *core.Lease) error { return l.serve(m)(ctx, lease) }
 					})
 				}
@@ -297,7 +298,6 @@ func TestDivideUnderLoad(t *testing.T) {
 	}
 }
 
-// check compares the logs with the acknowledged counts.
 func (l *ledger) check(w *world, k Keyspace, shards int) (total int) {
 	b, err := memory.Open(w.Context(), w.store, "test", nil)
 	if err != nil {
@@ -357,12 +357,11 @@ func (l *ledger) check(w *world, k Keyspace, shards int) (total int) {
 func keyedMember(w *world, node string, d *divider, handler func(m *member, ctx context.Context, lease *core.Lease) error) *member {
 	return w.member(node, func(m *member, o *Options) {
 		o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
-		o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // it plans in each interval
+		o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // the assigner plans in each interval
 		m.handler = func(ctx context.Context, lease *core.Lease) error { return handler(m, ctx, lease) }
 	})
 }
 
-// await waits until f is true.
 func (w *world) await(what string, within time.Duration, f func() bool) {
 	w.Helper()
 	for from := time.Now(); !f(); time.Sleep(time.Millisecond) {
@@ -372,7 +371,6 @@ func (w *world) await(what string, within time.Duration, f func() bool) {
 	}
 }
 
-// open is a handler that serves its slice until it should stop.
 func open(take Take) func(m *member, ctx context.Context, lease *core.Lease) error {
 	return func(m *member, ctx context.Context, lease *core.Lease) error {
 		s, err := m.OpenSlice(ctx, lease, take)
@@ -385,17 +383,17 @@ func open(take Take) func(m *member, ctx context.Context, lease *core.Lease) err
 	}
 }
 
-// Close ends and joins background work, so that a handler leaves no Take behind.
+// Close ends background work and waits until it has ended, so a handler leaves no Take behind.
 func TestCloseJoinsTake(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}}}
 		joined := make(chan bool, 1)
 		keyedMember(w, "a", d, func(m *member, ctx context.Context, lease *core.Lease) error {
 			taking, took := make(chan struct{}), false
-			s, err := m.OpenSlice(ctx, lease, func(ctx context.Context, _ string, _ Range) ([]core.Op, error) {
+			s, err := m.OpenSlice(ctx, lease, func(ctx context.Context, _ string, _ assign.Range) ([]core.Op, error) {
 				close(taking)
 				<-ctx.Done()
-				time.Sleep(ttl / 10) // as a copy that is not interrupted at once
+				time.Sleep(ttl / 10) // like a copy that is not interrupted immediately
 				took = true
 				return nil, ctx.Err()
 			})
@@ -403,7 +401,7 @@ func TestCloseJoinsTake(t *testing.T) {
 				return err
 			}
 			defer s.Close()
-			if lease.Shard() == "orders-0002" { // which gets keys of orders-0000
+			if lease.Shard() == "orders-0002" { // this shard gets keys of orders-0000
 				<-taking
 				s.Close()
 				joined <- took
@@ -417,14 +415,14 @@ func TestCloseJoinsTake(t *testing.T) {
 	})
 }
 
-// From before it is given until it is taken, a range is refused by an error that names the shard
-// that it goes to. All other keys are served.
+// While a range moves, its keys are refused with an error that names the new shard. All other keys
+// are served.
 func TestKeysInBetween(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &divider{}
 		release := make(chan struct{})
-		a := keyedMember(w, "a", d, open(func(ctx context.Context, from string, r Range) ([]core.Op, error) {
-			if r != (Range{1 << 60, 1 << 63}) {
+		a := keyedMember(w, "a", d, open(func(ctx context.Context, from string, r assign.Range) ([]core.Op, error) {
+			if r != (assign.Range{From: 1 << 60, To: 1 << 63}) {
 				w.fail(fmt.Errorf("takes %v from %s", r, from))
 			}
 			select {
@@ -435,7 +433,7 @@ func TestKeysInBetween(t *testing.T) {
 		}))
 		w.await("a slice of each shard", 5*ttl, func() bool { return a.slice("orders-0000") != nil && a.slice("orders-0001") != nil })
 		giver := a.slice("orders-0000")
-		kept, given := keyIn(a, Range{0, 1 << 60}), keyIn(a, Range{1 << 60, 1 << 63})
+		kept, given := keyIn(a, assign.Range{From: 0, To: 1 << 60}), keyIn(a, assign.Range{From: 1 << 60, To: 1 << 63})
 		block := make(chan struct{})
 		entered := make(chan error, 1)
 		go func() {
@@ -477,19 +475,18 @@ func TestKeysInBetween(t *testing.T) {
 		if at, err := r.OwnerOfKey(given); err != nil || at.Shard != "orders-0002" || at.Node != "a" {
 			w.Errorf("the key is routed to %+v, %v", at, err)
 		}
-		// A merge ends the giver, whose name leaves the contended ones.
+		// A merge ends the giver, and members no longer contend for its name.
 		d.ask(nil, map[string]string{"orders-0002": "orders-0001"})
 		heir := a.slice("orders-0001")
 		w.await("the merge", 2*ttl, func() bool { return heir.Check(given) == nil })
 		w.await("the end of the giver", 2*ttl, func() bool { return a.slice("orders-0002") == nil && a.Map().Len() == 2 })
-		if got, whole := heir.Range(); got != (Range{1 << 60, 0}) || !whole {
+		if got, whole := heir.Range(); got != (assign.Range{From: 1 << 60, To: 0}) || !whole {
 			w.Errorf("the heir has %v, whole %v", got, whole)
 		}
 	})
 }
 
-// keyIn returns a key whose hash lies in a range.
-func keyIn(m *member, r Range) string {
+func keyIn(m *member, r assign.Range) string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprintf("key-%d", i); r.Has(m.o.Keyspace.Of(key)) {
 			return key
@@ -497,15 +494,15 @@ func keyIn(m *member, r Range) string {
 	}
 }
 
-// A call that does not return does not keep its keys refused. They are served again, and the change
-// continues when the call has returned.
+// A call that does not return does not block its keys for long. The keys are served again, and the
+// change continues when the call has returned.
 func TestCallThatDoesNotReturn(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &divider{}
 		a := keyedMember(w, "a", d, open(nil))
 		w.await("the slice", 5*ttl, func() bool { return a.slice("orders-0000") != nil })
 		s := a.slice("orders-0000")
-		given := keyIn(a, Range{1 << 60, 1 << 63})
+		given := keyIn(a, assign.Range{From: 1 << 60, To: 1 << 63})
 		block := make(chan struct{})
 		go func() { _ = s.Do(given, func() error { <-block; return nil }) }()
 		d.ask(map[string][]uint64{"orders-0000": {1 << 60}}, nil)
@@ -516,11 +513,12 @@ func TestCallThatDoesNotReturn(t *testing.T) {
 			w.Errorf("it was refused for %v only", took)
 		}
 		close(block)
-		w.await("the split", 3*drainBudget, func() bool { r, whole := s.Range(); return whole && r == Range{0, 1 << 60} })
+		w.await("the split", 3*drainBudget, func() bool { r, whole := s.Range(); return whole && r == assign.Range{From: 0, To: 1 << 60} })
 	})
 }
 
-// A member that is configured with another hash serves nothing of the keyspace, and plans nothing.
+// A member that is configured with a different hash serves no shard of the keyspace, and makes no
+// plans.
 func TestOtherKeyspaceIsRefused(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := keyedMember(w, "a", &divider{}, open(nil))
@@ -546,7 +544,6 @@ func TestOtherKeyspaceIsRefused(t *testing.T) {
 	})
 }
 
-// lines returns the lines that are logged to slog.Default during the call.
 type lines struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -570,8 +567,8 @@ func (l *lines) of(what, shard string) (n int, text string) {
 	return n, text
 }
 
-// A change of a range that does not end is logged with the reason. The test sets slog.Default, so
-// no test runs beside it.
+// If the change of a range does not end, the reason is logged. The test sets slog.Default, so no
+// other test runs at the same time.
 func TestChangeThatTakesLong(t *testing.T) {
 	var log lines
 	before := slog.Default()
@@ -580,11 +577,11 @@ func TestChangeThatTakesLong(t *testing.T) {
 	bubbleAlone(t, func(w *world) {
 		d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}, "orders-0001": {1<<63 + 1}}}
 		keyedMember(w, "a", d, func(m *member, ctx context.Context, lease *core.Lease) error {
-			if lease.Shard() == "orders-0001" { // as a handler that does not open it
+			if lease.Shard() == "orders-0001" { // like a handler that does not open the slice
 				<-ctx.Done()
 				return nil
 			}
-			return open(func(ctx context.Context, from string, _ Range) ([]core.Op, error) {
+			return open(func(ctx context.Context, from string, _ assign.Range) ([]core.Op, error) {
 				if from == "orders-0000" {
 					return nil, errors.New("the copy failed")
 				}
@@ -616,15 +613,15 @@ func TestChangeThatTakesLong(t *testing.T) {
 	})
 }
 
-// memberHandler is a handler that gets its member.
 type memberHandler func(m *member, ctx context.Context, l *core.Lease) error
 
-// plans is a member whose tables the test makes, and that serves each shard by a handler.
+// plans returns a member with tables that the test makes. It serves each shard with the given
+// handler.
 func plans(w *world, t *assignments, handlers map[string]memberHandler) *member {
 	m := w.build("a", func(m *member, o *Options) {
 		o.Shards, o.Keyspace, o.Logger = nil, Keyspace{Name: "k", Shards: 2}, nil
 	})
-	m.ran <- nil // it does not run
+	m.ran <- nil // the member does not run
 	m.setTable(t)
 	for shard, h := range handlers {
 		if err := m.e.Contend(func(ctx context.Context, l *core.Lease) error { return h(m, ctx, l) }, shard); err != nil {
@@ -649,8 +646,8 @@ func divided(w *world, t *assignments, c *planChange) *assignments {
 	return next
 }
 
-// A giver does not forget its gifts before they are taken, whatever the plans say. Otherwise no
-// shard would ever have them.
+// Regardless of the plans, a giver does not forget its gifts before they are taken. Otherwise, no
+// shard would ever serve these ranges.
 func TestNoteIsNotForgotten(t *testing.T) {
 	bubble(t, func(w *world) {
 		take := make(chan struct{})
@@ -659,7 +656,7 @@ func TestNoteIsNotForgotten(t *testing.T) {
 			"k-0000": open(nil),
 			"k-0002": func(_ *member, ctx context.Context, l *core.Lease) error {
 				<-take
-				r := Range{1 << 60, 1 << 63}
+				r := assign.Range{From: 1 << 60, To: 1 << 63}
 				value, _ := json.Marshal(note{Map: 1, Range: &r})
 				_, err := l.Commit(l.Context(), core.Put(noteKey, value))
 				<-ctx.Done()
@@ -668,7 +665,7 @@ func TestNoteIsNotForgotten(t *testing.T) {
 			"k-0003": idle,
 		})
 		w.await("the slice", 5*ttl, func() bool { return m.slice("k-0000") != nil })
-		table = divided(w, table, &planChange{Splits: []Split{{0, []uint64{1 << 60}}}})
+		table = divided(w, table, &planChange{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}})
 		m.setTable(table)
 		noted := func() int64 {
 			n, err := m.noted(w.Context(), "k-0000")
@@ -678,8 +675,8 @@ func TestNoteIsNotForgotten(t *testing.T) {
 			return n.Map
 		}
 		w.await("the note", 5*ttl, func() bool { return noted() == 1 })
-		table = divided(w, table, &planChange{Settled: []int32{0}}) // which is not so
-		table = divided(w, table, &planChange{Splits: []Split{{0, []uint64{1 << 59}}}})
+		table = divided(w, table, &planChange{Settled: []int32{0}}) // although the change is not complete
+		table = divided(w, table, &planChange{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 59}}}})
 		m.setTable(table)
 		time.Sleep(10 * ttl)
 		if n := noted(); n != 1 {
@@ -690,12 +687,12 @@ func TestNoteIsNotForgotten(t *testing.T) {
 	})
 }
 
-// A shard that was split off, and whose note is gone, does not begin again, because its later gifts
-// are unknown. The error says what to do.
+// If the note of a shard that was split off is gone, the shard does not begin again, because its
+// later gifts are unknown. The error states what to do.
 func TestLostNote(t *testing.T) {
 	bubble(t, func(w *world) {
 		opened := make(chan error, 1)
-		table := divided(w, keyed(2), &planChange{Splits: []Split{{0, []uint64{1 << 60}}}})
+		table := divided(w, keyed(2), &planChange{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}})
 		table = divided(w, table, &planChange{Settled: []int32{0}})
 		plans(w, table, map[string]memberHandler{"k-0002": func(m *member, ctx context.Context, l *core.Lease) error {
 			_, err := m.OpenSlice(ctx, l, nil)
@@ -709,7 +706,8 @@ func TestLostNote(t *testing.T) {
 	})
 }
 
-// A second slice of one lease is refused, because it would continue to serve the first one's gifts.
+// A second slice of one lease is refused, because it would continue to serve the gifts of the first
+// slice.
 func TestSecondSlice(t *testing.T) {
 	bubble(t, func(w *world) {
 		opened := make(chan error, 2)
@@ -736,8 +734,7 @@ func TestSecondSlice(t *testing.T) {
 	})
 }
 
-// A note that was not written by this package, and shards that are not of the keyspace, are
-// refused.
+// OpenSlice refuses a note that this package did not write, and shards outside the keyspace.
 func TestNoteThatCannotBeRead(t *testing.T) {
 	bubble(t, func(w *world) {
 		opened := make(chan error, 2)
@@ -766,19 +763,19 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A call began before its shard got a range by a merge. When the call's own range is given later,
-// the giver waits for the call.
+// If a call began before its shard got a range by a merge, and the shard later gives away the
+// call's range, the giver waits for the call.
 func TestCallBeforeAMerge(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &divider{}
 		a := keyedMember(w, "a", d, open(nil))
 		w.await("the slices", 5*ttl, func() bool { return a.slice("orders-0000") != nil && a.slice("orders-0001") != nil })
 		s, block := a.slice("orders-0000"), make(chan struct{})
-		held := keyIn(a, Range{1 << 60, 1 << 63})
+		held := keyIn(a, assign.Range{From: 1 << 60, To: 1 << 63})
 		ended := make(chan error, 1)
 		go func() { ended <- s.Do(held, func() error { <-block; return nil }) }()
 		d.ask(nil, map[string]string{"orders-0001": "orders-0000"})
-		w.await("the merge", 5*ttl, func() bool { r, whole := s.Range(); return whole && r == Range{} })
+		w.await("the merge", 5*ttl, func() bool { r, whole := s.Range(); return whole && r == assign.Range{} })
 		d.ask(map[string][]uint64{"orders-0000": {1 << 60}}, nil)
 		w.await("the refusal", 5*ttl, func() bool { return s.Check(held) != nil })
 		if n, err := a.noted(w.Context(), "orders-0000"); err != nil || len(n.Gave) > 0 {
@@ -788,17 +785,17 @@ func TestCallBeforeAMerge(t *testing.T) {
 		if err := <-ended; err != nil {
 			w.Error(err)
 		}
-		w.await("the split", 5*ttl, func() bool { r, whole := s.Range(); return whole && r == Range{0, 1 << 60} })
+		w.await("the split", 5*ttl, func() bool { r, whole := s.Range(); return whole && r == assign.Range{From: 0, To: 1 << 60} })
 	})
 }
 
-// W5: if a slice is closed while its note is in flight, and opened again under the same lease, it
+// W5: a slice is closed while its note is in flight, and opened again under the same lease. It then
 // serves nothing that the note gives away.
 func TestSliceOpenedAgain(t *testing.T) {
 	bubble(t, func(w *world) {
-		d := &divider{Balance: Balance{Rules: Rules{Pin: map[string]string{"orders-0000": "a", "orders-0001": "b", "orders-0002": "b"}}}}
+		d := &divider{Balance: assign.Balance{Rules: assign.Rules{Pin: map[string]string{"orders-0000": "a", "orders-0001": "b", "orders-0002": "b"}}}}
 		again, served := make(chan struct{}), make(chan error, 1)
-		given := Range{1 << 60, 1 << 63}
+		given := assign.Range{From: 1 << 60, To: 1 << 63}
 		handler := func(m *member, ctx context.Context, lease *core.Lease) error {
 			if lease.Shard() != "orders-0000" {
 				return open(copyItems(m.b, m.o.Keyspace))(m, ctx, lease)
@@ -852,7 +849,6 @@ func TestSliceOpenedAgain(t *testing.T) {
 	})
 }
 
-// narrow is a backend that takes few operations in one commit.
 type narrow struct {
 	core.Backend
 	ops int
@@ -864,7 +860,7 @@ func (n narrow) Info() driver.Info {
 	return i
 }
 
-// A range with more items than one commit takes is taken in pieces.
+// A range with more items than fit into one commit is taken in pieces.
 func TestLargeRange(t *testing.T) {
 	bubble(t, func(w *world) {
 		const most = 16
@@ -873,7 +869,7 @@ func TestLargeRange(t *testing.T) {
 		a := keyedMember(w, "a", d, func(m *member, ctx context.Context, lease *core.Lease) error {
 			return open(copyItems(m.b, m.o.Keyspace))(m, ctx, lease)
 		})
-		given := Range{1 << 60, 1 << 63}
+		given := assign.Range{From: 1 << 60, To: 1 << 63}
 		w.await("the slice", 5*ttl, func() bool { return a.slice("orders-0000") != nil && a.slice("orders-0001") != nil })
 		giver := a.slice("orders-0000")
 		var keys []string
@@ -904,31 +900,33 @@ func TestRangeGoesBack(t *testing.T) {
 	h := func(i uint64) uint64 { return i << 60 }
 	for name, c := range map[string]struct {
 		ask
-		take func(from string, r Range) ([]core.Op, error)
-		back Range // that the giver has again
-		ends int   // shards
+		take func(from string, r assign.Range) ([]core.Op, error)
+		back assign.Range // the range that the giver serves again
+		ends int          // shards
 	}{
 		"split, Take fails": {ask{splits: map[string][]uint64{"orders-0000": {h(1)}}},
-			func(string, Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, Range{0, h(8)}, 2},
+			func(string, assign.Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, assign.Range{From: 0, To: h(8)}, 2},
 		"split, an operation is too large": {ask{splits: map[string][]uint64{"orders-0000": {h(1)}}},
-			func(string, Range) ([]core.Op, error) {
+			func(string, assign.Range) ([]core.Op, error) {
 				return []core.Op{core.Put("a", nil), core.Put("large", make([]byte, 8<<20)), core.Put("z", nil)}, nil
-			}, Range{0, h(8)}, 2},
+			}, assign.Range{From: 0, To: h(8)}, 2},
 		"split, entries do not fit": {ask{splits: map[string][]uint64{"orders-0000": {h(1)}}},
-			func(string, Range) ([]core.Op, error) { return slices.Repeat([]core.Op{core.Append(nil)}, 20), nil }, Range{0, h(8)}, 2},
+			func(string, assign.Range) ([]core.Op, error) {
+				return slices.Repeat([]core.Op{core.Append(nil)}, 20), nil
+			}, assign.Range{From: 0, To: h(8)}, 2},
 		"split in four, all fail": {ask{splits: map[string][]uint64{"orders-0000": {h(1), h(2), h(3)}}},
-			func(string, Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, Range{0, h(8)}, 2},
+			func(string, assign.Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, assign.Range{From: 0, To: h(8)}, 2},
 		"split in four, the third fails": {ask{splits: map[string][]uint64{"orders-0000": {h(1), h(2), h(3)}}},
-			func(_ string, r Range) ([]core.Op, error) {
+			func(_ string, r assign.Range) ([]core.Op, error) {
 				if r.From == h(2) {
 					return nil, errors.New("the copy failed")
 				}
 				return nil, nil
-			}, Range{0, h(3)}, 3},
+			}, assign.Range{From: 0, To: h(3)}, 3},
 		"merge into the next": {ask{merges: map[string]string{"orders-0000": "orders-0001"}},
-			func(string, Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, Range{0, h(8)}, 2},
+			func(string, assign.Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, assign.Range{From: 0, To: h(8)}, 2},
 		"merge into the one before": {ask{merges: map[string]string{"orders-0001": "orders-0000"}},
-			func(string, Range) ([]core.Op, error) { return nil, errors.New("") }, Range{h(8), 0}, 2},
+			func(string, assign.Range) ([]core.Op, error) { return nil, errors.New("") }, assign.Range{From: h(8), To: 0}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
@@ -945,7 +943,7 @@ func TestRangeGoesBack(t *testing.T) {
 						}
 					}
 					m.handler = func(ctx context.Context, lease *core.Lease) error {
-						return open(func(_ context.Context, from string, r Range) ([]core.Op, error) {
+						return open(func(_ context.Context, from string, r assign.Range) ([]core.Op, error) {
 							if works.Load() {
 								return nil, nil
 							}
@@ -953,7 +951,7 @@ func TestRangeGoesBack(t *testing.T) {
 						})(m, ctx, lease)
 					}
 				})
-				served := func() (n int, all bool) { // each hash once, as the map has it
+				served := func() (n int, all bool) { // each hash once, according to the map
 					all = true
 					for i := range uint64(16) {
 						owners := 0
@@ -984,7 +982,7 @@ func TestRangeGoesBack(t *testing.T) {
 					w.Errorf("%d ranges, and %s has %v", n, giver, a.slice(giver).serving.Load().has)
 				}
 				w.await("the end of the change", 5*ttl, func() bool { return len(a.assigned().changes) == 0 })
-				d.ask(maps.Clone(c.splits), maps.Clone(c.merges)) // again, which rests
+				d.ask(maps.Clone(c.splits), maps.Clone(c.merges)) // the same request again, while the shard rests
 				time.Sleep(30 * time.Second)
 				if n, all := served(); !all || n != c.ends {
 					w.Errorf("30 s later: %d ranges, all served %v", n, all)
@@ -1000,14 +998,14 @@ func TestRangeGoesBack(t *testing.T) {
 				time.Sleep(restsFor - 35*time.Second)
 				w.await("the next attempt", 10*ttl, func() bool {
 					n, all := served()
-					return all && (n == 1 || c.splits != nil && a.slice(giver).serving.Load().has == Range{0, h(1)})
+					return all && (n == 1 || c.splits != nil && a.slice(giver).serving.Load().has == assign.Range{From: 0, To: h(1)})
 				})
 			})
 		})
 	}
 }
 
-// A handler's context tells package effect which shards the keys may go to.
+// From a handler's context, package effect learns the keyspace of the shard.
 func TestHandlerKnowsItsKeyspace(t *testing.T) {
 	bubble(t, func(w *world) {
 		names := make(chan [2]string, 10)
@@ -1025,4 +1023,60 @@ func TestHandlerKnowsItsKeyspace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Slices keeps a Slice open while a handler would run. Calls that have begun delay the end of the
+// lease, and later calls are refused.
+func TestSlices(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a", func(m *member, o *Options) {
+			o.Shards, o.Keyspace = nil, Keyspace{Name: "orders", Shards: 1}
+			m.handler = Slices(nil)
+		})
+		var lease *core.Lease
+		w.await("the slice is open", 10*ttl, func() bool {
+			lease = m.e.Lease("orders-0000")
+			return m.Slice(lease) != nil
+		})
+		s := m.Slice(lease)
+		if r, whole := s.Range(); r != (assign.Range{}) || !whole {
+			w.Errorf("it serves %v, %v", r, whole)
+		}
+		began, finish, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- s.Do("k", func() error {
+				close(began)
+				<-finish
+				_, err := lease.Append(w.Context(), nil)
+				return err
+			})
+		}()
+		<-began
+		asked, cancel := context.WithCancel(w.Context())
+		cancel()
+		_ = m.e.Withdraw(asked, "orders-0000") // does not wait
+		time.Sleep(ttl)
+		if lease.Err() != nil {
+			w.Error("the lease ended before the call did")
+		}
+		if err := s.Do("k", func() error { return nil }); !errors.Is(err, ErrMoved) {
+			w.Errorf("a call after the end: %v", err)
+		}
+		close(finish)
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+		w.await("the slice is closed", ttl, func() bool { return m.Slice(lease) == nil })
+		if m.Slice(nil) != nil {
+			w.Error("no lease has a slice")
+		}
+		s.Close() // again
+	})
+}
+
+func TestSlicesWithoutManager(t *testing.T) {
+	t.Parallel()
+	if err := Slices(nil)(t.Context(), nil); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "NewManager") {
+		t.Error(err)
+	}
 }

@@ -9,79 +9,78 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// assignments is the current table: the sum of the plans in the assigner's log. A table does not
-// change once it is made. The next plan makes another table. The zero value is the table before
-// the first plan.
+// The current table is the sum of the plans in the assigner's log. A table is immutable. Each plan
+// produces a new table. The zero value is the table before the first plan.
 type assignments struct {
-	number  int64 // of the last plan
+	number  int64 // number of the last plan
 	specs   []string
-	keys    Keyspace // without a name: no keys
-	next    int      // number of the next shard of the keyspace
-	names   []string // sorted, like everything by shard
-	ranges  []Range  // by shard; empty without keys
-	members []Member // by slot; an empty ID is a free slot
-	owner   []int32  // by shard: a slot, or None
-	moved   []int64  // by shard: number of the plan that moved it
-	why     []Reason
-	// changes are the incomplete splits and merges, in the order of their plans. No shard is in two
-	// of them.
+	keys    Keyspace        // if it has no name, there is no keyspace
+	next    int             // number that the keyspace's next new shard gets
+	names   []string        // sorted; all slices by shard have this order
+	ranges  []assign.Range  // ranges by shard; empty if there is no keyspace
+	members []assign.Member // members by slot; in a free slot, the ID is empty
+	owner   []int32         // for each shard, a slot or None
+	moved   []int64         // for each shard, the number of the plan that moved it
+	why     []assign.Reason
+	// The incomplete splits and merges are in the order of their plans. A shard takes part in at
+	// most one change.
 	changes []rangeChange
-	// suspects are the shards whose owners died, by name. The values are not modified.
+	// The suspects are shards whose owners died, by name. The values are never modified.
 	suspects map[string]*suspicion
 
 	byRange *lazyMap // shared by tables with the same ranges
 }
 
-// lazyMap is a map of ranges that is made on first use.
+// A lazyMap is built on first use.
 type lazyMap struct {
 	once sync.Once
 	m    *Map
 }
 
-// rangeChange is a split or a merge: a shard gives ranges to others. The table has the ranges that
-// result from the change. Without Gifts, the shard takes back ranges that others refused.
+// rangeChange is a split or merge, in which a shard gives ranges to others. The table contains the
+// ranges that result from the change. If there are no Gifts, the shard takes back ranges that
+// others refused.
 type rangeChange struct {
-	Number int64 // of the plan
+	Number int64 // number of the plan
 	From   string
-	Rest   Range // kept by From; empty for a merge, after which From ends
+	Rest   assign.Range // the range that From keeps; empty for a merge, after which From ends
 	Gifts  []gift
-	Why    string // without Gifts: why another shard refused them; at most maxRefused bytes
+	Why    string // why another shard refused the ranges, if there are no Gifts; at most maxRefused bytes
 }
 
-// gift is a range on its way to a shard.
 type gift struct {
-	Shard string `json:"shard"`
-	Range Range  `json:"range"`
+	Shard string       `json:"shard"`
+	Range assign.Range `json:"range"`
 }
 
-// Assignment is the assigned owner of a shard, with the plan and the reason.
+// Assignment is a shard's assigned owner, with the plan and the reason.
 type Assignment struct {
 	Shard string
-	Owner Member // zero if no member should own it
+	Owner assign.Member // zero if no member should own it
 	Plan  int64
-	Why   Reason // zero for a decision before the table that was read first
+	Why   assign.Reason // zero if the decision is older than the first table that was read
 }
 
-// at returns the assignment of the i-th shard in the order of names.
 func (t *assignments) at(i int) Assignment {
 	a := Assignment{Shard: t.names[i], Plan: t.moved[i], Why: t.why[i]}
-	if o := t.owner[i]; o != None {
+	if o := t.owner[i]; o != assign.None {
 		a.Owner = t.members[o]
 	}
 	return a
 }
 
-// session returns the assigned owner of the i-th shard, or "" if it has none.
+// If the i-th shard has no assigned owner, session returns "".
 func (t *assignments) session(i int) core.SessionID {
-	if o := t.owner[i]; o != None {
+	if o := t.owner[i]; o != assign.None {
 		return t.members[o].ID
 	}
 	return ""
 }
 
-// ranged returns the map of the table's ranges, or nil if it has no keys.
+// If the table has no keyspace, ranged returns nil.
 func (t *assignments) ranged() *Map {
 	if t.keys.Name == "" {
 		return nil
@@ -90,13 +89,11 @@ func (t *assignments) ranged() *Map {
 	return t.byRange.m
 }
 
-// has reports whether the table has a shard.
 func (t *assignments) has(shard string) bool {
 	_, ok := indexOf(t, shard)
 	return ok
 }
 
-// change returns the split or merge in which a shard takes part, or nil.
 func (t *assignments) change(shard string) *rangeChange {
 	for i := range t.changes {
 		c := &t.changes[i]
@@ -107,7 +104,6 @@ func (t *assignments) change(shard string) *rangeChange {
 	return nil
 }
 
-// busy returns the shards with a change in progress.
 func (t *assignments) busy() map[string]bool {
 	out := map[string]bool{}
 	for i := range t.changes {
@@ -119,7 +115,6 @@ func (t *assignments) busy() map[string]bool {
 	return out
 }
 
-// gift returns the gift of the change to a shard, or nil.
 func (c *rangeChange) gift(shard string) *gift {
 	for i := range c.Gifts {
 		if c.Gifts[i].Shard == shard {
@@ -129,9 +124,9 @@ func (c *rangeChange) gift(shard string) *gift {
 	return nil
 }
 
-// before returns the range that a shard has until it has noted the change. It is empty for a shard
-// that the change made.
-func (c *rangeChange) before(shard string, after Range) Range {
+// This is the range that a shard has until it has noted the change. The range is empty if the
+// change creates the shard.
+func (c *rangeChange) before(shard string, after assign.Range) assign.Range {
 	if shard == c.From {
 		for _, g := range c.Gifts {
 			after = join(after, g.Range)
@@ -143,25 +138,24 @@ func (c *rangeChange) before(shard string, after Range) Range {
 	case g.Range == after:
 		return empty
 	case g.Range.From == after.From:
-		return Range{g.Range.To, after.To}
+		return assign.Range{From: g.Range.To, To: after.To}
 	}
-	return Range{after.From, g.Range.From}
+	return assign.Range{From: after.From, To: g.Range.From}
 }
 
-// join returns the union of two ranges that are neighbours, or one of which is empty.
-func join(a, b Range) Range {
+// The joined ranges must be neighbors, or one of them must be empty.
+func join(a, b assign.Range) assign.Range {
 	switch {
 	case a.Empty():
 		return b
 	case b.Empty():
 		return a
 	case a.To == b.From && a.To != 0:
-		return Range{a.From, b.To}
+		return assign.Range{From: a.From, To: b.To}
 	}
-	return Range{b.From, a.To}
+	return assign.Range{From: b.From, To: a.To}
 }
 
-// named returns the shards that get the gifts.
 func named(gifts []gift) []string {
 	out := make([]string, len(gifts))
 	for i := range gifts {
@@ -170,71 +164,65 @@ func named(gifts []gift) []string {
 	return out
 }
 
-// planChange is one plan in the form of the log: a base, which replaces the table, or the
-// differences from the table before it.
+// planChange is one plan in the log: either a base, which replaces the table, or a list of
+// differences from the previous table.
 type planChange struct {
 	Number int64
 	Base   bool
-	form   byte // the form that it is written in; 0: the first
-	// Only a base has these: the set of shards, and the keyspace with the ranges of its shards.
+	form   byte // the form in which the plan is written; 0 is the first form
+	// The set of shards, and the keyspace with its shards' ranges, are present only in a base.
 	Specs   []string
 	Keys    Keyspace
 	Next    int
 	Ranges  []numbered
 	Changes []rangeChange
-	// Only a base has the suspected shards.
+	// Suspects is present only in a base.
 	Suspects map[string]*suspicion
 
 	Isolation isolation
-	// Seats are members and their slots. A base lists all members. Other plans list those that
-	// joined or changed.
+	// A base lists all members. Other plans list only the members that joined or changed.
 	Seats []memberSlot
-	Gone  []int32 // slots set free
-	// In Moves, only To, which is a slot or None, and Why are set. A base has a move for each shard
-	// with an owner, and Plan is the plan that moved it.
+	Gone  []int32 // slots that become free
+	// A move in Moves sets only To and Why. The value of To is a slot or None. A base contains a
+	// move for each shard with an owner. Such a move's Plan is the plan that moved the shard.
 	Moves []slotMove
-	// Settled lists the givers of complete changes, and Refused the shards that do not take
-	// their gifts. Like Splits and Merges, they name shards as in the table before.
-	Splits  []Split
-	Merges  []Merge
+	// Settled lists the givers in complete changes, and Refused lists the shards that do not take
+	// their gifts. Like Splits and Merges, these lists refer to the shards of the previous table.
+	Splits  []assign.Split
+	Merges  []assign.Merge
 	Settled []int32
-	Refused []refusal // of one change in the order of its gifts; the others are taken
+	Refused []refusal // the refusals of a change are in the order of its gifts; the other gifts are taken
 }
 
-// refusal is a shard that does not take its gift, and the reason.
 type refusal struct {
 	Shard int32
 	Why   string
 }
 
-// nothing reports whether the change changes nothing.
 func (c *planChange) nothing() bool {
 	return !c.Base && len(c.Seats)+len(c.Gone)+len(c.Moves)+len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused)+
 		int(c.Isolation.Time) == 0
 }
 
-// numbered is a shard of the keyspace and its range.
 type numbered struct {
 	Shard int
-	Range Range
+	Range assign.Range
 }
 
-// memberSlot is a member in a slot of the table.
 type memberSlot struct {
 	Slot   int32
-	Member Member
+	Member assign.Member
 }
 
-// slotMove gives a shard to the member in a slot.
 type slotMove struct {
 	Shard int32
 	To    int32
-	Plan  int64 // base only: the plan that moved it
-	Why   Reason
+	Plan  int64 // only in a base: the plan that moved the shard
+	Why   assign.Reason
 }
 
-// apply returns the table that results from the change. A change that does not fit the table is an
-// error; it occurs only in a log that was tampered with or cut. A valid base always fits.
+// If the change does not fit the table, apply returns an error. A change fails to fit only if the
+// log was tampered with or truncated. A valid base always fits.
 func (t *assignments) apply(c *planChange) (*assignments, error) {
 	next, err := t.begin(c)
 	if err != nil {
@@ -252,7 +240,7 @@ func (t *assignments) apply(c *planChange) (*assignments, error) {
 		next.revive()
 	}
 	for _, m := range c.Moves {
-		if m.Shard < 0 || int(m.Shard) >= len(next.names) || m.To < None || int(m.To) >= len(next.members) {
+		if m.Shard < 0 || int(m.Shard) >= len(next.names) || m.To < assign.None || int(m.To) >= len(next.members) {
 			return nil, fmt.Errorf("sharding: plan %d moves shard %d to slot %d", c.Number, m.Shard, m.To)
 		}
 		next.owner[m.Shard], next.why[m.Shard] = m.To, m.Why
@@ -260,10 +248,10 @@ func (t *assignments) apply(c *planChange) (*assignments, error) {
 			next.moved[m.Shard] = m.Plan
 		}
 	}
-	if len(c.Gone) > 0 { // a freed slot owns nothing
+	if len(c.Gone) > 0 { // the member of a freed slot owns nothing
 		for i, o := range next.owner {
-			if o != None && next.members[o].ID == "" {
-				next.owner[i] = None
+			if o != assign.None && next.members[o].ID == "" {
+				next.owner[i] = assign.None
 			}
 		}
 	}
@@ -276,7 +264,8 @@ func (t *assignments) apply(c *planChange) (*assignments, error) {
 	return next, nil
 }
 
-// begin returns the table in which a change is made: a copy, or the table of a base without owners.
+// begin returns the table to which a change is applied: for a base, the base's table without
+// owners, and for any other change, a copy of t.
 func (t *assignments) begin(c *planChange) (*assignments, error) {
 	if c.Base {
 		return unassigned(c)
@@ -291,28 +280,26 @@ func (t *assignments) begin(c *planChange) (*assignments, error) {
 	}, nil
 }
 
-// seat gives members their slots.
 func (t *assignments) seat(c *planChange) error {
 	t.members = slices.Clone(t.members)
 	for _, slot := range c.Gone {
 		if int(slot) >= len(t.members) || slot < 0 {
 			return fmt.Errorf("sharding: plan %d frees slot %d of %d", c.Number, slot, len(t.members))
 		}
-		t.members[slot] = Member{}
+		t.members[slot] = assign.Member{}
 	}
 	for _, seat := range c.Seats {
 		if seat.Slot < 0 || seat.Slot >= maxMembers {
 			return fmt.Errorf("sharding: plan %d names slot %d", c.Number, seat.Slot)
 		}
 		for int(seat.Slot) >= len(t.members) {
-			t.members = append(t.members, Member{})
+			t.members = append(t.members, assign.Member{})
 		}
 		t.members[seat.Slot] = seat.Member
 	}
 	return nil
 }
 
-// unassigned returns the table of a base, whose shards have no owner.
 func unassigned(c *planChange) (*assignments, error) {
 	names, err := keyspace.Expand(c.Specs...)
 	if err != nil && len(c.Specs) > 0 {
@@ -338,13 +325,13 @@ func unassigned(c *planChange) (*assignments, error) {
 	if n == 0 || n > keyspace.MaxShards {
 		return nil, fmt.Errorf("sharding: plan %d has %d shards", c.Number, n)
 	}
-	t.owner, t.moved, t.why = make([]int32, n), make([]int64, n), make([]Reason, n)
+	t.owner, t.moved, t.why = make([]int32, n), make([]int64, n), make([]assign.Reason, n)
 	for i := range t.owner {
-		t.owner[i] = None
+		t.owner[i] = assign.None
 	}
 	t.sort(nil)
 	for name := range c.Suspects {
-		if !t.has(name) { // no plan would end its suspicion
+		if !t.has(name) { // if the shard does not exist, no plan would end its suspicion
 			t.suspects = maps.Clone(t.suspects)
 			maps.DeleteFunc(t.suspects, func(name string, _ *suspicion) bool { return !t.has(name) })
 			break
@@ -365,7 +352,7 @@ func unassigned(c *planChange) (*assignments, error) {
 	return t, nil
 }
 
-// divide makes the splits and merges of a change, and ends the complete ones.
+// divide begins a change's splits and merges, and ends those that are complete.
 func (t *assignments) divide(c *planChange) error {
 	if len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused) == 0 {
 		return nil
@@ -426,8 +413,8 @@ func (t *assignments) divide(c *planChange) error {
 	return nil
 }
 
-// takeBack undoes the gift of a range to a shard. It returns false if there is no such gift.
-func (t *assignments) takeBack(number int64, shard, why string, has *Range) bool {
+// takeBack undoes a gift to a shard, and returns false if there was no gift.
+func (t *assignments) takeBack(number int64, shard, why string, has *assign.Range) bool {
 	c := t.change(shard)
 	if c == nil || c.From == shard || !c.Rest.Empty() && !adjoin(c.Rest, c.gift(shard).Range) {
 		return false
@@ -439,8 +426,7 @@ func (t *assignments) takeBack(number int64, shard, why string, has *Range) bool
 	return ok
 }
 
-// splits reports whether a split is valid now.
-func (t *assignments) splits(s Split) bool {
+func (t *assignments) splits(s assign.Split) bool {
 	if s.Shard < 0 || int(s.Shard) >= len(t.names) || len(s.At) < 1 || len(s.At) > keyspace.MaxCuts || t.change(t.names[s.Shard]) != nil {
 		return false
 	}
@@ -455,13 +441,12 @@ func (t *assignments) splits(s Split) bool {
 	return !r.Empty()
 }
 
-// split makes the new shards, at the end.
-func (t *assignments) split(number int64, s Split) {
+func (t *assignments) split(number int64, s assign.Split) {
 	r := t.ranges[s.Shard]
-	c := rangeChange{Number: number, From: t.names[s.Shard], Rest: Range{r.From, s.At[0]}}
+	c := rangeChange{Number: number, From: t.names[s.Shard], Rest: assign.Range{From: r.From, To: s.At[0]}}
 	t.ranges[s.Shard] = c.Rest
 	for i, h := range s.At {
-		g := gift{t.keys.shard(t.next), Range{h, r.To}}
+		g := gift{t.keys.shard(t.next), assign.Range{From: h, To: r.To}}
 		if i+1 < len(s.At) {
 			g.Range.To = s.At[i+1]
 		}
@@ -469,13 +454,12 @@ func (t *assignments) split(number int64, s Split) {
 		t.suspect(t.names[s.Shard], g.Shard)
 		c.Gifts = append(c.Gifts, g)
 		t.names, t.ranges = append(slices.Clip(t.names), g.Shard), append(t.ranges, g.Range)
-		t.owner, t.moved, t.why = append(t.owner, t.owner[s.Shard]), append(t.moved, number), append(t.why, SplitOff)
+		t.owner, t.moved, t.why = append(t.owner, t.owner[s.Shard]), append(t.moved, number), append(t.why, assign.SplitOff)
 	}
 	t.changes = append(t.changes, c)
 }
 
-// merges reports whether a merge is valid now.
-func (t *assignments) merges(m Merge) bool {
+func (t *assignments) merges(m assign.Merge) bool {
 	n := int32(len(t.names))
 	if m.From < 0 || m.To < 0 || m.From >= n || m.To >= n || m.From == m.To ||
 		t.change(t.names[m.From]) != nil || t.change(t.names[m.To]) != nil {
@@ -485,10 +469,11 @@ func (t *assignments) merges(m Merge) bool {
 	return !a.Empty() && !b.Empty() && adjoin(a, b)
 }
 
-// adjoin reports whether two ranges are neighbours.
-func adjoin(a, b Range) bool { return a.To == b.From && a.To != 0 || b.To == a.From && b.To != 0 }
+func adjoin(a, b assign.Range) bool {
+	return a.To == b.From && a.To != 0 || b.To == a.From && b.To != 0
+}
 
-func (t *assignments) merge(number int64, m Merge) {
+func (t *assignments) merge(number int64, m assign.Merge) {
 	g := gift{t.names[m.To], t.ranges[m.From]}
 	t.ranges[m.To] = join(t.ranges[m.To], g.Range)
 	t.ranges[m.From] = empty
@@ -496,7 +481,6 @@ func (t *assignments) merge(number int64, m Merge) {
 	t.changes = append(t.changes, rangeChange{Number: number, From: t.names[m.From], Rest: empty, Gifts: []gift{g}})
 }
 
-// sort sorts the shards by name, and removes those in gone.
 func (t *assignments) sort(gone map[int32]bool) {
 	order := make([]int32, 0, len(t.names))
 	for i := range t.names {
@@ -517,7 +501,6 @@ func ordered[T any](of []T, order []int32) []T {
 	return out
 }
 
-// base returns the whole table as a change.
 func (t *assignments) base(number int64) *planChange {
 	c := &planChange{Number: number, Base: true, Specs: t.specs, Keys: t.keys, Next: t.next, Changes: t.changes, Suspects: t.suspects}
 	for i, m := range t.members {
@@ -526,7 +509,7 @@ func (t *assignments) base(number int64) *planChange {
 		}
 	}
 	for i, o := range t.owner {
-		if o != None {
+		if o != assign.None {
 			c.Moves = append(c.Moves, slotMove{Shard: int32(i), To: o, Plan: t.moved[i], Why: t.why[i]})
 		}
 	}

@@ -8,20 +8,21 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/proof/shape"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// A trace is a keyspace under load, its members, and their owners, without a store. In each
-// interval every owner reports the rates of its ranges, with some noise. One plan is made and
-// carried out until the next. A range that was split or merged is busy for one interval, with loads
-// that are estimated from its Parts.
+// A trace is a keyspace under load, with members and owners, but without a store. In each interval,
+// every owner reports the rates of its ranges, with some noise, and one plan is made and carried
+// out. A range that was split or merged is busy for one interval, and its load is estimated from
+// its Parts.
 type trace struct {
 	*KeyLoad
-	a                     Balance
-	blind                 bool // the loads of what was split or merged are not estimated
-	members               []Member
-	shards                []Shard
+	a                     assign.Balance
+	blind                 bool // the loads of split or merged ranges are not estimated
+	members               []assign.Member
+	shards                []assign.Shard
 	fresh                 map[string]float64 // estimates, for one interval
 	begun                 int
 	named                 int
@@ -37,13 +38,13 @@ type trace struct {
 func newTrace(seed uint64, keys int, zipf float64, members, shards int) *trace {
 	w := &trace{KeyLoad: newKeyLoad(seed, keys, zipf), begun: shards, fresh: map[string]float64{}, number: 1}
 	for i := range members {
-		w.members = append(w.members, Member{ID: core.SessionID(fmt.Sprintf("s%04d", i)), Node: fmt.Sprintf("n%d", i), Weight: 1})
+		w.members = append(w.members, assign.Member{ID: core.SessionID(fmt.Sprintf("s%04d", i)), Node: fmt.Sprintf("n%d", i), Weight: 1})
 	}
 	for i := range shards {
-		r := Range{uint64(float64(i)/float64(shards)*(1<<32)) << 32, uint64(float64(i+1)/float64(shards)*(1<<32)) << 32}
-		w.shards = append(w.shards, Shard{Name: w.name(), Owner: None, Range: r})
+		r := assign.Range{From: uint64(float64(i)/float64(shards)*(1<<32)) << 32, To: uint64(float64(i+1)/float64(shards)*(1<<32)) << 32}
+		w.shards = append(w.shards, assign.Shard{Name: w.name(), Owner: assign.None, Range: r})
 	}
-	first := w.a.Plan(&Cluster{Members: w.members, Shards: w.shards, Begun: shards})
+	first := w.a.Plan(&assign.Cluster{Members: w.members, Shards: w.shards, Begun: shards})
 	for _, m := range first.Moves {
 		w.shards[m.Shard].Owner = m.To
 	}
@@ -55,10 +56,9 @@ func (w *trace) name() string {
 	return fmt.Sprintf("orders-%06d", w.named-1)
 }
 
-// step is one interval: reports, a plan, and its result.
-func (w *trace) step(t testing.TB) *Plan {
+func (w *trace) step(t testing.TB) *assign.Plan {
 	t.Helper()
-	c := &Cluster{Members: w.members, Begun: w.begun}
+	c := &assign.Cluster{Members: w.members, Begun: w.begun}
 	for i := range w.shards {
 		s := w.shards[i]
 		if x, ok := w.fresh[s.Name]; ok {
@@ -76,7 +76,7 @@ func (w *trace) step(t testing.TB) *Plan {
 		c.Urgent = c.Urgent || w.urgent[i]
 	}
 	p := w.a.Plan(c)
-	checkShape(t, c, p)
+	shape.Check(t, c, p)
 	w.number++
 	w.moves += len(p.Moves)
 	w.splits += len(p.Splits)
@@ -88,26 +88,25 @@ func (w *trace) step(t testing.TB) *Plan {
 	for _, m := range p.Merges {
 		from, to := &w.shards[m.From], &w.shards[m.To]
 		w.fresh[to.Name] = c.Shards[m.From].Load + c.Shards[m.To].Load
-		to.Range = Range{min(from.Range.From, to.Range.From), max(from.Range.To-1, to.Range.To-1) + 1}
+		to.Range = assign.Range{From: min(from.Range.From, to.Range.From), To: max(from.Range.To-1, to.Range.To-1) + 1}
 		from.Range = empty
 	}
 	for _, x := range p.Splits {
 		s := &w.shards[x.Shard]
 		ends := append(slices.Clone(x.At), s.Range.To)
 		s.Range.To = x.At[0]
-		w.fresh[s.Name] = c.Shards[x.Shard].within(s.Range)
+		w.fresh[s.Name] = c.Shards[x.Shard].Within(s.Range)
 		for i, h := range x.At {
-			n := Shard{Name: w.name(), Owner: w.shards[x.Shard].Owner, Moved: w.number, Range: Range{h, ends[i+1]}}
-			w.fresh[n.Name] = c.Shards[x.Shard].within(n.Range)
+			n := assign.Shard{Name: w.name(), Owner: w.shards[x.Shard].Owner, Moved: w.number, Range: assign.Range{From: h, To: ends[i+1]}}
+			w.fresh[n.Name] = c.Shards[x.Shard].Within(n.Range)
 			w.shards = append(w.shards, n)
 		}
 	}
-	w.shards = slices.DeleteFunc(w.shards, func(s Shard) bool { return s.Range.Empty() })
+	w.shards = slices.DeleteFunc(w.shards, func(s assign.Shard) bool { return s.Range.Empty() })
 	w.judge()
 	return p
 }
 
-// judge measures the members' loads after a plan.
 func (w *trace) judge() {
 	of, hot := make([]float64, len(w.members)), make([]float64, len(w.members))
 	for i := range w.shards {
@@ -131,8 +130,8 @@ func (w *trace) judge() {
 	w.least = min(w.least, len(w.shards))
 }
 
-// minute returns the most load that moved within 60 intervals, from one interval on, as a part of
-// all load, and when.
+// minute finds the 60 intervals in which the most load moved, beginning at the given interval. It
+// returns this load, as a fraction of all load, and the first of these intervals.
 func (w *trace) minute(from int) (most float64, when int) {
 	for i := from; i < len(w.ledger); i++ {
 		sum := 0.0
@@ -146,58 +145,17 @@ func (w *trace) minute(from int) (most float64, when int) {
 	return most / w.sum[len(w.weight)], when
 }
 
-// checkShape checks the promises of every plan: splits and merges are possible, and change each
-// shard once, and none that moves or is busy.
-func checkShape(t testing.TB, c *Cluster, p *Plan) {
-	t.Helper()
-	touched := map[int32]bool{}
-	for _, m := range p.Moves {
-		touched[m.Shard] = true
-		if s := c.Shards[m.Shard]; m.To == None || s.Busy && (m.Why == Loaded || m.Why == Shared) {
-			t.Fatalf("%+v moves %+v", m, s)
-		}
-	}
-	touch := func(s int32) *Shard {
-		if touched[s] || c.Shards[s].Busy || c.Frozen {
-			t.Fatalf("shard %d is touched twice, or busy", s)
-		}
-		touched[s] = true
-		return &c.Shards[s]
-	}
-	for _, x := range p.Splits {
-		s := touch(x.Shard)
-		if len(x.At) == 0 || len(x.At) > keyspace.MaxCuts {
-			t.Fatalf("%d cuts", len(x.At))
-		}
-		last := s.Range.From
-		for _, h := range x.At {
-			if h <= last || !s.Range.Has(h) {
-				t.Fatalf("%v is cut at %x", s.Range, x.At)
-			}
-			last = h
-		}
-	}
-	for _, m := range p.Merges {
-		a, b := touch(m.From), touch(m.To)
-		if a.Range.To != b.Range.From && b.Range.To != a.Range.From {
-			t.Fatalf("%v and %v are no neighbours", a.Range, b.Range)
-		}
-	}
-}
-
 func (w *trace) String() string {
 	n := len(w.worst) - 1
 	return fmt.Sprintf("%.3f times its goal, %.3f times the mean; %d to %d shards, %d now; %d moves, %d splits, %d merges",
 		w.worst[n], w.raw[n], w.least, w.most, len(w.shards), w.moves, w.splits, w.merges)
 }
 
-// changes returns the amounts that were split, merged and moved.
 func (w *trace) changes() int { return w.moves + w.splits + w.merges }
 
-// highest returns the highest of the figures from one on.
 func highest(of []float64, from int) float64 { return slices.Max(of[from:]) }
 
-// TestZipf: 1,000,000 keys on 50 members are even after ten intervals.
+// TestZipf: the load of 1,000,000 keys is evenly distributed over 50 members after ten intervals.
 //
 //	go test ./sharding -run TestZipf -v
 func TestZipf(t *testing.T) {
@@ -219,7 +177,7 @@ func TestZipf(t *testing.T) {
 	}
 }
 
-// If the loads of new ranges are not estimated, their owners' reports are used, an interval later.
+// If the loads of new ranges are not estimated, the owners' reports are used one interval later.
 func TestZipfWithoutEstimates(t *testing.T) {
 	t.Parallel()
 	w := newTrace(2, 100_000, 1.1, 20, 40)
@@ -243,9 +201,10 @@ func isLong() bool {
 	return f != nil && f.Value.String() == "true"
 }
 
-// TestDrift: for an hour, each minute two hot keys turn cold and two others hot. One is of the
-// hundred hottest, and one is of the 20th to the 200th. If two of the five hottest move to other
-// members in one minute, some member has 4 % of all load too much, and more than 2 % moves.
+// TestDrift: in each minute of an hour, two hot keys turn cold and two cold keys turn hot. One of
+// the hot keys is among the hundred hottest, and the other is among the 20th to the 200th. If two
+// of the five hottest keys moved to other members in one minute, some member would have 4 % of all
+// load too much, and more than 2 % would move.
 //
 //	go test ./sharding -run TestDrift -v -timeout 30m -args -long
 func TestDrift(t *testing.T) {
@@ -277,7 +236,7 @@ func TestDrift(t *testing.T) {
 		if worst > 1.25 {
 			t.Errorf("seed %d: a member has %.3f times its goal", seed, worst)
 		}
-		if moved > 0.02*1.01 { // the noise is in the sum of loads, too
+		if moved > 0.02*1.01 { // the noise is also in the sum of loads
 			t.Errorf("seed %d: %.2f %% of all load moved in the minute from interval %d on", seed, 100*moved, when)
 		}
 	}
@@ -298,7 +257,7 @@ func TestHotKey(t *testing.T) {
 			w.step(t)
 		}
 		for _, s := range w.shards {
-			if s.Range.Has(w.hashes[hot]) && !s.Range.one() {
+			if s.Range.Has(w.hashes[hot]) && s.Range.To-s.Range.From != 1 {
 				t.Errorf("seed %d: the key is in the range %v after 5 intervals", seed, s.Range)
 			}
 		}
@@ -312,7 +271,7 @@ func TestHotKey(t *testing.T) {
 	}
 }
 
-// A flash crowd: a hundredth of the keys has twenty times its load for a minute.
+// In a flash crowd, a hundredth of the keys has twenty times its usual load for a minute.
 func TestFlashCrowd(t *testing.T) {
 	t.Parallel()
 	w := newTrace(3, 50_000, 0.9, 20, 80)
@@ -354,7 +313,8 @@ func TestFlashCrowd(t *testing.T) {
 	}
 }
 
-// A day's wave, from all load to a quarter and back, changes nothing.
+// If the load of all keys falls to a quarter during a day and rises again, nothing moves, and no
+// range is split or merged.
 func TestDiurnalWave(t *testing.T) {
 	t.Parallel()
 	w := newTrace(4, 50_000, 0.9, 20, 80)

@@ -21,8 +21,8 @@ const (
 	interval = 200 * time.Millisecond
 )
 
-// world is a store with members on it, in a bubble of fake time. A goroutine that is left at the
-// end fails the test.
+// world is a store and its members, in a bubble of fake time. If a goroutine is left at the end,
+// the test fails.
 type world struct {
 	*testing.T
 	store    *memory.Store
@@ -32,7 +32,7 @@ type world struct {
 	wrap     func(core.Backend) core.Backend // if not nil
 
 	mu      sync.Mutex
-	holders map[string][]string // shard: who runs its handler
+	holders map[string][]string // by shard: the nodes that run its handler
 	grants  map[string]int
 	errs    []error
 }
@@ -42,11 +42,11 @@ func bubble(t *testing.T, f func(w *world)) {
 	bubbleAlone(t, f)
 }
 
-// bubbleAlone runs a bubble beside which no test runs.
+// bubbleAlone runs a bubble while no other test runs.
 func bubbleAlone(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New(), holders: map[string][]string{}, grants: map[string]int{}}
-		defer func() { // also after Fatal: nobody may be left in the bubble
+		defer func() { // also after Fatal, because no goroutine may be left in the bubble
 			for _, m := range w.members {
 				m.crash()
 			}
@@ -74,7 +74,7 @@ type member struct {
 	gone    bool
 	healthy func(context.Context) error // core.Options.Eligible
 	version string                      // in its metadata
-	newer   bool                        // it has another version of Tenure, with the next form of plans
+	newer   bool                        // it has a newer version of Tenure, with the next form of plans
 }
 
 func (w *world) member(node string, change ...func(*member, *Options)) *member {
@@ -130,7 +130,6 @@ func (w *world) fail(err error) {
 	w.errs = append(w.errs, err)
 }
 
-// hold serves a shard until it should stop.
 func (m *member) hold(ctx context.Context, l *core.Lease) error {
 	m.w.enter(m.node, l)
 	defer m.w.leave(m.node, l)
@@ -157,7 +156,8 @@ func (w *world) leave(node string, l *core.Lease) {
 	}
 }
 
-// spread returns the number of shards that each node runs; "" is for shards that no node runs.
+// spread returns the number of shards that each node runs. The key "" counts shards that no node
+// runs.
 func (w *world) spread() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +173,6 @@ func (w *world) spread() map[string]int {
 	return out
 }
 
-// owners returns the node that runs each shard.
 func (w *world) owners() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +194,7 @@ func moved(a, b map[string]string) (n int) {
 	return n
 }
 
-// shares waits until each node has the given number of shards, in the order given.
+// shares waits until each node has the given number of shards.
 func (w *world) shares(within time.Duration, want map[string]int) {
 	w.Helper()
 	from := time.Now()
@@ -212,7 +211,7 @@ func (w *world) shares(within time.Duration, want map[string]int) {
 	}
 }
 
-// leaveNow stops the member like a program: first the manager, then the elector.
+// leaveNow stops the member as a program does: first the manager, then the elector.
 func (m *member) leaveNow() error {
 	m.stop()
 	err := <-m.ran
@@ -223,7 +222,6 @@ func (m *member) leaveNow() error {
 	return err
 }
 
-// crash ends the process without notice to the store.
 func (m *member) crash() {
 	if m.gone {
 		return
@@ -237,7 +235,6 @@ func (m *member) crash() {
 	m.b.Close()
 }
 
-// openSlices returns the member's open slices.
 func (m *member) openSlices() (out []*Slice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +244,6 @@ func (m *member) openSlices() (out []*Slice) {
 	return out
 }
 
-// state logs the members' knowledge.
 func (w *world) state() {
 	for _, m := range w.members {
 		v, t := m.e.View(), m.assigned()

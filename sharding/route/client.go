@@ -20,72 +20,73 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ClientOptions are the options of a Client.
+// ClientOptions configure a Client.
 type ClientOptions struct {
-	// Members are the URLs at which some members serve the map of owners (NewOwners), such as
-	// "http://10.0.0.7:8080/owners". There are at most 1000. The Client asks one member, and if
-	// that fails, the next one. Allow does not apply to them. Required.
+	// Members lists up to 1000 URLs at which members serve the map of owners (NewOwners), such as
+	// "http://10.0.0.7:8080/owners". The Client requests the map from one member. If the request
+	// fails, the Client tries the next member. Allow does not apply to these URLs. Members is
+	// required.
 	Members []string
-	// Header is added to the requests for the map, for example a credential. It is sent only to
-	// Members.
+	// Header is added to requests for the map, for example to carry a credential. Header is sent
+	// only to Members.
 	Header http.Header
-	// Allow reports whether a request, with its header and body, may be sent to an owner's
-	// address. Nil, the default, allows every address that is not loopback, link-local, multicast
-	// or unspecified. A name that resolves to such an address is refused in any case.
+	// Allow reports whether a request, with its header and body, may be sent to an owner's address.
+	// Nil, the default, allows every address that is not loopback, link-local, multicast or
+	// unspecified. A name that resolves to such an address is always refused.
 	Allow func(u *url.URL) bool
-	// AddressKey is the key of a member's metadata that holds its address. Default
-	// DefaultAddressKey.
+	// AddressKey is the metadata key of a member's address. The default is "http".
 	AddressKey string
-	// Base sends all requests. If Base is set, Allow must be set too, because Base connects without
-	// the Client's checks. The default also checks the addresses of names, uses no proxy, and
-	// limits connecting to 10 s.
+	// Base sends all requests. If Base is set, Allow must be set as well, because Base connects
+	// without the Client's checks. The default also checks the addresses to which names resolve,
+	// uses no proxy, and limits each connection attempt to 10 s.
 	Base http.RoundTripper
-	// Attempts is the largest number of attempts of Do. Default 20, at most 1000.
+	// Attempts is the maximum number of times that Do tries to send a request. The default is 20,
+	// and the maximum is 1000.
 	Attempts int
-	// Wait is the longest wait before the next attempt; a change of the map ends the wait. The
-	// first wait is 20 ms, and each further wait is twice as long, up to Wait. Default 1 s, at
-	// most 1 min.
+	// Wait limits the wait before the next attempt. The first wait is 20 ms, and the wait doubles
+	// each time, up to Wait. The wait ends early if the map changes. The default is 1 s, and the
+	// maximum is 1 min.
 	Wait time.Duration
-	// Logger gets a line at Warn when no member answers. The Client then continues with the map
-	// that it has. Default: slog.Default at the call of NewClient.
+	// Logger receives a line at Warn when no member answers. The Client then continues with its
+	// copy of the map. The default is the result of slog.Default when NewClient is called.
 	Logger *slog.Logger
 }
 
-// Limits of a Client.
 const (
 	maxMembers    = 1000
-	maxMap        = 24 << 20               // bytes of an answer, unpacked
-	maxMapValues  = 1_000_000              // of an answer: more than 200,000 shards have, or 100,000 ranges
+	maxMap        = 24 << 20               // maximum size of an uncompressed answer, in bytes
+	maxMapValues  = 1_000_000              // maximum number of values in an answer; 200,000 shards or 100,000 ranges have fewer
 	maxNewsAge    = 365 * 24 * 3600        // seconds; a larger age from a member is ignored
-	pollWait      = 10 * time.Second       // how long a member is asked to wait for a change
-	pollPatience  = 10 * time.Second       // additional time for its answer
-	pollEvery     = 5 * time.Millisecond   // between requests
-	pollIdle      = time.Second            // after an immediate answer without a change
-	firstPause    = 20 * time.Millisecond  // before the second attempt
-	minHurry      = time.Second            // between requests that Refresh hurries
-	maxHurry      = 30 * time.Second       // if they bring nothing new
-	minFailed     = 100 * time.Millisecond // after all members failed
+	pollWait      = 10 * time.Second       // how long a member should wait for a change
+	pollPatience  = 10 * time.Second       // additional time for the member's answer
+	pollEvery     = 5 * time.Millisecond   // minimum time between requests
+	pollIdle      = time.Second            // wait after an immediate answer without a change
+	firstPause    = 20 * time.Millisecond  // wait before the second attempt
+	minHurry      = time.Second            // minimum time between requests that Refresh causes
+	maxHurry      = 30 * time.Second       // limit of that time while these requests return nothing new
+	minFailed     = 100 * time.Millisecond // shortest wait after all members have failed
 	maxFailed     = 5 * time.Second
-	followAtOnce  = 2 // answers that name an owner; later ones are followed after a pause
+	followAtOnce  = 2 // number of answers naming an owner that Do follows immediately; it pauses before it follows later answers
 	maxPerHost    = 256
 	idlePerClient = 1024
 )
 
-// Client sends requests to the owner of their key, in one hop and without a store. Run keeps the
-// map of owners that members serve (NewOwners) up to date, and Do uses it. A map that is out of
-// date does no harm: the member that it names refuses the request, and the Client follows the
-// answer. A Client is safe for concurrent use.
+// Client sends each request to the owner of a key, in one hop and without a store. Run keeps a copy
+// of the map of owners up to date, and Do uses this copy. Members serve the map (NewOwners). An
+// outdated map does no harm: a member that does not own the key refuses the request and answers
+// with the owner. The Client then sends the request to that owner. A Client is safe for concurrent
+// use.
 type Client struct {
 	o     ClientOptions
-	asks  http.RoundTripper // for the map
-	base  http.RoundTripper // to owners
+	asks  http.RoundTripper // sends requests for the map
+	base  http.RoundTripper // sends requests to owners
 	own   []*http.Transport
 	table table
 	hurry chan struct{}
 	ran   atomic.Bool
 }
 
-// NewClient returns a Client. It does no I/O. The error matches core.ErrInvalid.
+// NewClient returns a Client. NewClient does no I/O. The error matches core.ErrInvalid.
 func NewClient(o *ClientOptions) (*Client, error) {
 	bad := func(format string, args ...any) (*Client, error) {
 		return nil, fmt.Errorf("tenure: %w: %s", core.ErrInvalid, fmt.Sprintf(format, args...))
@@ -101,7 +102,7 @@ func NewClient(o *ClientOptions) (*Client, error) {
 	}
 	c := &Client{o: *o, hurry: make(chan struct{}, 1)}
 	c.o.Members, c.o.Header = slices.Clone(o.Members), o.Header.Clone()
-	c.o.AddressKey = cmp.Or(o.AddressKey, DefaultAddressKey)
+	c.o.AddressKey = cmp.Or(o.AddressKey, defaultAddressKey)
 	c.o.Attempts = cmp.Or(o.Attempts, 20)
 	c.o.Wait = cmp.Or(o.Wait, time.Second)
 	switch {
@@ -125,7 +126,6 @@ func NewClient(o *ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// newTransport returns a transport without a proxy.
 func newTransport(dial dialFunc) *http.Transport {
 	return &http.Transport{
 		DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: idlePerClient, MaxIdleConnsPerHost: maxPerHost,
@@ -133,8 +133,8 @@ func newTransport(dial dialFunc) *http.Transport {
 	}
 }
 
-// Run keeps the map up to date until ctx ends, and then returns nil. Call Run once. When it
-// returns, every goroutine has ended. Do continues with the last map.
+// Run keeps the map up to date until ctx ends, and then returns nil. Call Run only once. When Run
+// returns, every goroutine has ended. Do continues to use the last map.
 func (c *Client) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Client", core.ErrStopped)
@@ -151,8 +151,9 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// Refresh requests the map immediately, instead of waiting until a member reports a change. It does not
-// wait, and has an effect at most once a second. Do calls it.
+// Refresh makes Run request the map immediately, instead of waiting until a member reports a
+// change. Refresh itself does not wait, and has an effect at most once a second. Do calls Refresh
+// when necessary.
 func (c *Client) Refresh() {
 	select {
 	case c.hurry <- struct{}{}:
@@ -160,31 +161,33 @@ func (c *Client) Refresh() {
 	}
 }
 
-// Age returns the age of the map: the time since the member that last confirmed it had news from
-// the store. known reports whether there is a map. The Client asks a member at least every 20 s.
-// It also uses an older map, which may be out of date.
+// Age returns the map's age. The age is the time since the store's last answer to the member that
+// last confirmed the map. Age also reports whether the Client has a map. At least every 20 s, the
+// Client sends a request to a member. If no member answers, the Client continues to use its map,
+// which may be out of date.
 func (c *Client) Age() (age time.Duration, known bool) { return c.table.age() }
 
-// Owner returns the owner of a key according to the known map. Meta holds the owner's addresses,
+// Owner returns a key's owner according to the Client's map. Meta contains the owner's addresses,
 // which are not checked. The error matches sharding.ErrNoOwner.
 func (c *Client) Owner(key string) (sharding.Route, error) {
 	owner, _, _, err := c.table.find(key)
 	return owner, err
 }
 
-// ErrAddress: the owner publishes no address, or one that is not allowed. Nothing was sent to it.
+// ErrAddress means that the owner publishes no address, or publishes an address that is not
+// allowed. Nothing was sent to the owner.
 var ErrAddress error = errtext.NotApplied("the owner has no address that is allowed")
 
-// Do sends a request to the owner of a key and returns its answer, whose body the caller closes. Do
-// replaces the host of the request's URL, and keeps it as the Host header.
+// Do sends a request to a key's owner and returns the answer, whose body the caller closes. Do
+// replaces the host in the request's URL, and keeps the original host in the Host header.
 //
-// Do tries again, at most Attempts times, if nothing was done. That is so if a Handler refused the
-// request, the shard had no owner, or Do could not connect to the owner. Unless Base is set, Do
-// also tries again if the owner closed an idle HTTP/1 connection before the request was written. Do
-// sends a body again only if the request has GetBody, as requests of http.NewRequest have. It
-// returns any other answer, including redirects, and the answer of the last attempt. After any
-// other error, the request may have been done. If the shard has no owner, the error matches
-// sharding.ErrNoOwner. The error may also match ErrAddress.
+// Do makes up to Attempts attempts. It tries again only if a Handler refused the request, the shard
+// had no owner, or Do could not connect to the owner. In these cases, nothing was done. Unless Base
+// is set, Do also tries again if the owner closed an idle HTTP/1 connection before the request was
+// written. Do sends a body again only if the request has GetBody, as requests from http.NewRequest
+// do. Do returns any other answer, including a redirect, and the answer to the last attempt. If the
+// shard has no owner, the error matches sharding.ErrNoOwner. If the owner has no allowed address,
+// the error matches ErrAddress. After any other error, the owner may have served the request.
 func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 	s := &sending{c: c, key: key, first: r}
 	for {
@@ -195,7 +198,7 @@ func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		if resp != nil {
-			_ = resp.Body.Close() // it was read
+			_ = resp.Body.Close() // the body has been read
 		}
 		if err := s.pause(); err != nil {
 			s.end()

@@ -32,7 +32,7 @@ type teller struct {
 	body string
 	n    int
 	auth atomic.Value // of the last request
-	news atomic.Value // how old the news are
+	news atomic.Value // the age of the news
 }
 
 func newTeller(t *testing.T) *teller {
@@ -63,7 +63,7 @@ func newTeller(t *testing.T) *teller {
 	return x
 }
 
-// tell has the teller serve a map of one shard, which a member at the address owns.
+// tell makes the teller serve a map of one shard, which a member at the address owns.
 func (x *teller) tell(address string, token int) {
 	x.mu.Lock()
 	n := x.n + 1
@@ -80,7 +80,6 @@ func (x *teller) raw(body string) {
 	x.body = body
 }
 
-// of returns a Client that asks the teller.
 func (x *teller) of(t *testing.T, change func(*route.ClientOptions)) *route.Client {
 	t.Helper()
 	o := &route.ClientOptions{Members: []string{x.URL}, Header: http.Header{"Authorization": {"Bearer map"}}, Wait: 20 * time.Millisecond,
@@ -96,7 +95,6 @@ func (x *teller) of(t *testing.T, change func(*route.ClientOptions)) *route.Clie
 	return c
 }
 
-// serve starts a server that counts its requests.
 func serve(t *testing.T, f http.HandlerFunc) (address string, hits *atomic.Int64) {
 	hits = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +105,6 @@ func serve(t *testing.T, f http.HandlerFunc) (address string, hits *atomic.Int64
 	return s.URL, hits
 }
 
-// answer answers like a Handler.
 func answer(w http.ResponseWriter, status int, p problem.Document) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
@@ -133,9 +130,9 @@ func send(ctx context.Context, c *route.Client, body io.Reader) (int, string, er
 	return resp.StatusCode, string(text), err
 }
 
-// TestClientSendsNowhereElse: the client connects to no owner's address that is not allowed, in the
-// map or in an answer, by address or by name. It follows no redirect, and the credential for the
-// map goes to Members only.
+// TestClientSendsNowhereElse: the client connects only to allowed addresses of owners. This applies
+// to IP addresses and names, from the map and from answers. The client does not follow redirects,
+// and sends the credential for the map only to Members.
 func TestClientSendsNowhereElse(t *testing.T) {
 	t.Parallel()
 	port, connected := victim(t)
@@ -147,7 +144,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	})
 	guarded := x.of(t, nil)
 	narrow := x.of(t, func(o *route.ClientOptions) { o.Allow = only(owner) })
-	open := x.of(t, func(o *route.ClientOptions) { o.Allow = allowAll }) // names that turn out to be local are refused still
+	open := x.of(t, func(o *route.ClientOptions) { o.Allow = allowAll }) // names of local addresses stay refused
 	shows := func(c *route.Client, token int) {
 		await(t, "the map", func() bool {
 			o, err := c.Owner("key")
@@ -167,7 +164,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 			}
 			shows(c, token)
 			code, _, err := send(t.Context(), c, strings.NewReader("body"))
-			// Some of these names resolve to nothing on some machines.
+			// Some of these names do not resolve on some machines.
 			if op := (*net.OpError)(nil); !errors.Is(err, route.ErrAddress) && !errors.As(err, &op) {
 				t.Errorf("%s, %s: %d %v, want ErrAddress", name, address, code, err)
 			}
@@ -181,7 +178,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 	for _, address := range []string{"http://127.0.0.1:" + port, "http://localhost:" + port} {
 		liar, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
+			answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
 		})
 		token++
 		x.tell(liar, token)
@@ -219,8 +216,9 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestClientKeepsItsMap: a map with gaps, of two owners, too large or garbage is not taken. The
-// last good map is used, also while no member answers.
+// TestClientKeepsItsMap: the client rejects a map that has gaps, has two owners for a hash, is too
+// large, or is garbage. In these cases, and while no member answers, the client uses the last good
+// map.
 func TestClientKeepsItsMap(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)
@@ -293,8 +291,8 @@ func TestClientKeepsItsMap(t *testing.T) {
 }
 
 // TestClientRepeatsOnlyWhatWasNotDone: a request whose answer is lost is sent once. A request that
-// was not sent goes to the owner that the map has then. If two members name each other, they are
-// asked Attempts times.
+// was not sent goes to the owner that the map names then. If two members name each other as the
+// owner, the client gives up after Attempts attempts.
 func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)
@@ -305,22 +303,15 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	})
 	var a, b string
 	a, as := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: b, Token: 50})
+		answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "b", Address: b, Token: 50})
 	})
 	b, bs := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "a", Address: a, Token: 60})
+		answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "a", Address: a, Token: 60})
 	})
 	forged, forgeries := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 503, problem.Document{Type: route.ProblemLost})
+		answer(w, 503, problem.Document{Type: "urn:tenure:route:lost"})
 	})
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := "http://" + dead.Addr().String()
-	if err := dead.Close(); err != nil {
-		t.Fatal(err)
-	}
+	const gone = "http://127.0.0.1:1" // no process gets a port this low unless it asks for it
 	at := func(address string, change func(*route.ClientOptions)) *route.Client {
 		x.tell(address, 7)
 		c := x.of(t, func(o *route.ClientOptions) {
@@ -343,7 +334,7 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	}
 	former, formers := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	late, lates := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "former", Address: former, Token: 6})
+		answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "former", Address: former, Token: 6})
 	})
 	if code, _, err := send(t.Context(), at(late, nil), strings.NewReader("body")); err != nil || code != 421 || formers.Load() > 0 {
 		t.Errorf("an owner that names a former one: %d %v after %d and %d requests", code, err, lates.Load(), formers.Load())

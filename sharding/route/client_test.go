@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
@@ -32,17 +33,15 @@ var (
 	restartHops = flag.Float64("restart.hops", 0.8, "the least share of requests in one hop")
 )
 
-// fleet is an application whose members share the orders.
 type fleet struct {
 	*testing.T
 	store    *memory.Store
 	shards   int
-	assigner sharding.Assigner   // nil: the default
+	assigner assign.Assigner     // nil: the default
 	arrived  func(*http.Request) // of each request for an order
 	ttl      time.Duration       // 0: 10 s
 }
 
-// ship is a member of a fleet.
 type ship struct {
 	f       *fleet
 	node    string
@@ -63,13 +62,12 @@ type ship struct {
 	decks map[*core.Lease]*deck
 }
 
-// deck is a shard that is served.
 type deck struct {
 	slice    *sharding.Slice
 	requests sync.WaitGroup
 }
 
-// launch starts a member at an address, or a free one.
+// launch starts a member at an address. If the address has port 0, a free port is chosen.
 func (f *fleet) launch(node, address string) *ship {
 	f.Helper()
 	x := &ship{f: f, node: node, decks: map[*core.Lease]*deck{}, ended: make(chan error, 1), ran: make(chan error, 1), served: make(chan error, 1)}
@@ -125,15 +123,13 @@ func (f *fleet) launch(node, address string) *ship {
 	return x
 }
 
-// shardOf returns the shard of a request by a map.
 func shardOf(m *sharding.Map, r *http.Request) (string, error) {
 	if m == nil {
-		return "orders-0000", nil // nobody's yet
+		return "orders-0000", nil // no member owns it yet
 	}
 	return m.Shard(r.PathValue("id")), nil
 }
 
-// serve is the handler of a shard.
 func (x *ship) serve(ctx context.Context, lease *core.Lease) error {
 	slice, err := x.m.OpenSlice(ctx, lease, nil)
 	if err != nil {
@@ -152,7 +148,6 @@ func (x *ship) serve(ctx context.Context, lease *core.Lease) error {
 	return nil
 }
 
-// enter returns the shard that is served under a lease, or nil if it is no longer served.
 func (x *ship) enter(lease *core.Lease) *deck {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,7 +158,6 @@ func (x *ship) enter(lease *core.Lease) *deck {
 	return d
 }
 
-// place appends the number of a request to the log of its shard.
 func (x *ship) place(w http.ResponseWriter, r *http.Request) {
 	lease := route.FromContext(r.Context())
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 100))
@@ -189,8 +183,8 @@ func (x *ship) place(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// leave stops a member as a deployment should: its shards move first, then it answers with their
-// owners until no request is on its way to it.
+// leave stops a member as a deployment should. First, the member's shards move. Then, the member
+// answers with the shards' new owners until no request is on its way to the member.
 func (x *ship) leave(quiet func()) {
 	if x.gone {
 		return
@@ -222,7 +216,6 @@ func (x *ship) owns() int {
 	return len(x.decks)
 }
 
-// even waits until all members have their share.
 func (f *fleet) even(ships ...*ship) {
 	f.Helper()
 	defer func() { // before the members leave
@@ -242,7 +235,7 @@ func (f *fleet) even(ships ...*ship) {
 	})
 }
 
-// client returns a Client of members, whose Run ends with the test.
+// client returns a Client that uses the members. Its Run ends with the test.
 func client(t *testing.T, change func(*route.ClientOptions), ships ...*ship) *route.Client {
 	t.Helper()
 	o := &route.ClientOptions{Allow: allowAll, Attempts: 1000, Logger: slog.New(slog.DiscardHandler)}
@@ -280,7 +273,6 @@ func known(t *testing.T, c *route.Client) {
 	})
 }
 
-// place sends a request for an order.
 func place(ctx context.Context, c *route.Client, key string, n uint64) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://orders.example/orders/"+key, strings.NewReader(strconv.FormatUint(n, 10)))
 	if err != nil {
@@ -299,7 +291,7 @@ func place(ctx context.Context, c *route.Client, key string, n uint64) error {
 	return err
 }
 
-// load makes requests at a rate, each once.
+// load makes requests at a given rate, and never repeats a request.
 type load struct {
 	c     *route.Client
 	hops  sync.Map // number: *atomic.Int32
@@ -307,7 +299,7 @@ type load struct {
 	mu    sync.Mutex
 	fails map[uint64]error
 	slow  time.Duration
-	under [2]sync.WaitGroup // requests under way, of even and odd epochs
+	under [2]sync.WaitGroup // requests in progress, by even and odd epochs
 	epoch atomic.Uint64
 	gate  sync.RWMutex
 }
@@ -318,7 +310,6 @@ func (l *load) arrived(r *http.Request) {
 	h.(*atomic.Int32).Add(1)
 }
 
-// settle waits until the requests in progress have ended.
 func (l *load) settle() {
 	l.gate.Lock()
 	old := l.epoch.Add(1) - 1
@@ -363,15 +354,15 @@ func (l *load) run(ctx context.Context, rate int) {
 	for ; ctx.Err() == nil; <-tick.C {
 		select {
 		case ticks <- struct{}{}:
-		default: // it is late: the request is left out
+		default: // the request is late, so it is left out
 		}
 	}
 	close(ticks)
 	all.Wait()
 }
 
-// TestClientRollingRestart restarts three members one by one under a client without a store. No
-// request fails, none is done twice, and nearly all take one hop.
+// TestClientRollingRestart restarts three members one by one while a client without a store sends
+// requests. No request fails or is done twice, and nearly all requests take one hop.
 //
 //	go test ./sharding/route -run TestClientRollingRestart -v -args -restart.rest 10s -restart.hops 0.99
 func TestClientRollingRestart(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// conn is a connection to an owner that counts the bytes written.
+// conn counts the bytes written to a connection to an owner.
 type conn struct {
 	net.Conn
 	written atomic.Int64
@@ -20,7 +20,6 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// counted returns a dial function whose connections are conns.
 func counted(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
@@ -33,21 +32,19 @@ func counted(dial dialFunc) dialFunc {
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// delivery is one request on its connection.
 type delivery struct {
-	conn   *conn // nil: a new connection, or unknown
-	before int64 // bytes written before the request
+	conn   *conn // nil if the connection is new or unknown
+	before int64 // number of bytes written before the request
 }
 
-// deliver returns a context for one request, and its delivery. If the owner has closed the idle
-// connection that the request gets, deliver also closes it, so that nothing is written to it. On a
-// busy machine, net/http notices the end of a connection late.
+// On a busy machine, net/http may notice too late that the owner has closed an idle connection. If
+// a request gets such a connection, deliver closes the connection before anything is written.
 func deliver(ctx context.Context) (context.Context, *delivery) {
 	d := &delivery{}
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		d.conn = nil
 		if !i.Reused {
-			return // its owner has just accepted it
+			return // the owner has just accepted the connection
 		}
 		if d.conn = under(i.Conn); d.conn != nil {
 			d.before = d.conn.written.Load()
@@ -58,7 +55,7 @@ func deliver(ctx context.Context) (context.Context, *delivery) {
 	}}), d
 }
 
-// under returns the conn below a connection of HTTP/1. Requests of HTTP/2 share a connection.
+// For HTTP/2, under returns nil, because several requests share a connection.
 func under(c net.Conn) *conn {
 	if t, ok := c.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol != "h2" {
 		c = t.NetConn()
@@ -67,5 +64,6 @@ func under(c net.Conn) *conn {
 	return own
 }
 
-// unsent reports whether no byte of a request that failed was written to a connection that was idle.
+// unsent reports whether a failed request got an idle connection, to which none of its bytes were
+// written.
 func (d *delivery) unsent() bool { return d.conn != nil && d.conn.written.Load() == d.before }

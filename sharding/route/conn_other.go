@@ -4,5 +4,5 @@ package route
 
 import "net"
 
-// ended returns false, because this system cannot check without reading.
+// This operating system cannot check a connection without reading from it.
 func ended(net.Conn) bool { return false }

@@ -16,10 +16,9 @@ import (
 
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
-	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// lateConn is a connection whose reader gets the end when the test decides.
 type lateConn struct {
 	*net.TCPConn
 	late   *atomic.Bool
@@ -37,7 +36,7 @@ func (c *lateConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write has the reader continue if something is written to a peer that is gone.
+// Write lets the reader continue if a write reaches a peer that is gone.
 func (c *lateConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	if c.late.Load() {
@@ -52,8 +51,8 @@ func (c *lateConn) Close() error {
 }
 
 // TestClientIdleConnectionEnds: an owner restarts at its address while the client has an idle
-// connection to its former process. A request that changes something is sent to the new process,
-// once, although net/http sends no such request again.
+// connection to the owner's former process. A request that is not idempotent is sent once, to the
+// new process, although net/http does not repeat such requests.
 func TestClientIdleConnectionEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -104,8 +103,8 @@ func TestClientIdleConnectionEnds(t *testing.T) {
 			client.base = transport
 			if err := client.table.apply(&ownersJSON{Version: "A.1", Full: true,
 				Keyspace: &keyspaceJSON{Name: "k", Hash: keyspace.HashMixed, Digits: 4},
-				Members:  map[string]map[string]string{"a": {DefaultAddressKey: "http://" + address}},
-				Shards:   []ownedJSON{{Shard: "k-0000", Range: &sharding.Range{}, Node: "a", Token: 1}}}, client.table.at); err != nil {
+				Members:  map[string]map[string]string{"a": {defaultAddressKey: "http://" + address}},
+				Shards:   []ownedJSON{{Shard: "k-0000", Range: &assign.Range{}, Node: "a", Token: 1}}}, client.table.at); err != nil {
 				t.Fatal(err)
 			}
 			do := func(ctx context.Context, body string) {

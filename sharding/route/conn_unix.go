@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ended reports whether an idle connection has data to read: its end, or an unsolicited answer.
+// ended reports whether an idle connection was closed or has received an unsolicited answer.
 func ended(c net.Conn) bool {
 	s, ok := c.(syscall.Conn)
 	if !ok {
@@ -18,7 +18,7 @@ func ended(c net.Conn) bool {
 		return false
 	}
 	over := false
-	// Not raw.Read, which waits for net/http's reading goroutine.
+	// The method raw.Read would wait for net/http's reading goroutine.
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)

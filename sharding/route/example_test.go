@@ -16,8 +16,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// A member serves requests for the shards that it owns. Other requests, at any member, are
-// forwarded.
+// A member serves requests for the shards that it owns, and forwards all others.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -29,7 +28,7 @@ func Example() {
 	server := httptest.NewUnstartedServer(nil)
 	defer server.Close()
 	e, err := core.NewElector(backend, &core.Options{
-		Node: "a", Meta: map[string]string{route.DefaultAddressKey: "http://" + server.Listener.Addr().String()},
+		Node: "a", Meta: map[string]string{"http": "http://" + server.Listener.Addr().String()},
 		LockDir: "none", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -1,3 +1,6 @@
 package route
 
-var ReadProblem = readProblem
+var (
+	ReadProblem  = readProblem
+	CheckAddress = checkAddress
+)

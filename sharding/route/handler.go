@@ -18,29 +18,27 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// DefaultAddressKey is the key of a member's metadata that holds its address.
-const DefaultAddressKey = "http"
+const defaultAddressKey = "http"
 
-// Options are the options of a Handler.
+// Options configure a Handler.
 type Options struct {
-	// Shard returns the shard of a request. It may read the request's path, query and header. If it
-	// returns an error, the answer is 400 with the error's text, or 503 if the error matches
-	// sharding.ErrNoOwner. Required.
+	// Shard returns a request's shard. Shard may read the request's path, query and header. If
+	// Shard returns an error that matches sharding.ErrNoOwner, the answer is 503. For any other
+	// error, the answer is 400 with the error's text. Shard is required.
 	Shard func(r *http.Request) (string, error)
-	// Forward sends a request for another member's shard to that member. By default, the
-	// Handler answers with the owner.
+	// Forward makes the Handler forward a request for another member's shard to that member. By
+	// default, the Handler answers with the owner's address instead.
 	Forward bool
-	// AddressKey is the key of a member's metadata that holds its address. Default
-	// DefaultAddressKey.
+	// AddressKey is the metadata key of a member's address. The default is "http".
 	AddressKey string
-	// Allow reports whether a request, with its credentials, may be forwarded to an address.
-	// Nil, the default, allows every address except this machine's and loopback, link-local,
-	// multicast or unspecified addresses. A name that resolves to such an address is refused in
-	// any case.
+	// Allow reports whether a request, with its credentials, may be forwarded to an address. Nil,
+	// the default, allows every address except this machine's and loopback, link-local, multicast
+	// or unspecified addresses. A name that resolves to such an address is always refused.
 	Allow func(u *url.URL) bool
-	// Transport sends forwarded requests. If Transport is set, Allow must be set too, because
-	// Transport connects without the Handler's checks. The default also checks the addresses of
-	// names, uses no proxy, and limits connecting to 10 s; the request's context limits the answer.
+	// Transport sends forwarded requests. If Transport is set, Allow must be set as well, because
+	// Transport connects without the Handler's checks. The default also checks the addresses to
+	// which names resolve, uses no proxy, and limits each connection attempt to 10 s. The request's
+	// context limits the wait for the answer.
 	Transport http.RoundTripper
 }
 
@@ -52,8 +50,8 @@ func FromContext(ctx context.Context) *core.Lease {
 	return l
 }
 
-// NewContext returns a context for work under a lease. The context carries the lease, and also
-// ends with the lease, with the same cause. done ends the context.
+// NewContext returns a context for work under a lease. The context carries the lease, and ends when
+// the lease ends, with the same cause. The function done also ends the context.
 func NewContext(ctx context.Context, lease *core.Lease) (inside context.Context, done func()) {
 	inside, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, lease))
 	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
@@ -70,10 +68,10 @@ type handler struct {
 	o    Options
 }
 
-// NewHandler returns a handler that passes requests for the shards of this process to next, and
-// forwards or answers the others. The context of a request that next serves also ends with the
-// lease, with the same cause. The Router must be on the same Elector. Both stay the caller's.
-// The error matches core.ErrInvalid.
+// NewHandler returns a handler that passes requests for this process's shards to next, and forwards
+// or answers all other requests. If next serves a request, the request's context also ends when the
+// lease ends, with the same cause. The Router must use the same Elector. The caller still owns the
+// Elector and the Router. The error matches core.ErrInvalid.
 func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Options) (http.Handler, error) {
 	if e == nil || r == nil || next == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router, a handler and Options.Shard", core.ErrInvalid)
@@ -83,10 +81,10 @@ func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Optio
 	}
 	h := &handler{e: e, r: r, next: next, o: *o}
 	if h.o.AddressKey == "" {
-		h.o.AddressKey = DefaultAddressKey
+		h.o.AddressKey = defaultAddressKey
 	}
 	if h.o.Transport == nil {
-		h.o.Transport = &http.Transport{ // without a proxy
+		h.o.Transport = &http.Transport{ // uses no proxy
 			DialContext: peerdial.Dial(o.Allow != nil, true), ForceAttemptHTTP2: true, MaxIdleConns: 100, IdleConnTimeout: 90 * time.Second,
 			TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
 		}
@@ -99,14 +97,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shard, err := h.o.Shard(r)
 	if errors.Is(err, sharding.ErrNoOwner) { // the router does not know the map of ranges yet
 		w.Header().Set("Retry-After", "1")
-		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
+		answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
 		return
 	}
 	if err == nil {
 		err = core.CheckShard(shard)
 	}
 	if err != nil {
-		answer(w, problem.Document{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
+		answer(w, problem.Document{Type: problemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
 		return
 	}
 	if lease := h.e.Lease(shard); lease != nil {
@@ -116,38 +114,37 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	owner, err := h.r.Owner(shard)
-	if err != nil || owner.Self { // this process owns it and does not serve it: it is starting or stopping
+	if err != nil || owner.Self { // this process owns the shard but does not serve it, because it is starting or stopping
 		Refuse(w, shard)
 		return
 	}
-	p := problem.Document{Type: ProblemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
+	p := problem.Document{Type: problemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
 		Node: owner.Node, Token: owner.Token, Detail: "nothing was done; ask the owner"}
-	to, err := CheckAddress(owner.Meta[h.o.AddressKey])
+	to, err := checkAddress(owner.Meta[h.o.AddressKey])
 	if err == nil && h.o.Allow != nil && !h.o.Allow(to) {
 		err = fmt.Errorf("tenure: %w: the address is not allowed", core.ErrInvalid)
 	}
 	if err != nil {
-		answer(w, p) // without an address
+		answer(w, p) // the answer lacks the owner's address
 		return
 	}
 	p.Address = to.String()
-	if !h.o.Forward || r.Header.Get(Forwarded) != "" || h.o.Allow == nil && peerdial.Local(net.JoinHostPort(to.Hostname(), "1")) {
+	if !h.o.Forward || r.Header.Get(forwarded) != "" || h.o.Allow == nil && peerdial.Local(net.JoinHostPort(to.Hostname(), "1")) {
 		answer(w, p)
 		return
 	}
 	h.forward(w, r, to, p)
 }
 
-// forward sends the request to the owner, marked as forwarded.
 func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p problem.Document) {
 	proxy := &httputil.ReverseProxy{
 		Transport: h.o.Transport,
-		ErrorLog:  log.New(discard{}, "", 0), // the answer reports it
+		ErrorLog:  log.New(discard{}, "", 0), // the answer reports the error
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			r.Out.Host = r.In.Host // the site of the request does not change
+			r.Out.Host = r.In.Host // the request keeps its original host
 			r.SetXForwarded()
-			r.Out.Header.Set(Forwarded, h.e.View().Node)
+			r.Out.Header.Set(forwarded, h.e.View().Node)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, peerdial.ErrLocal) {
@@ -155,10 +152,10 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p
 				answer(w, p)
 				return
 			}
-			p.Type, p.Status, p.Title = ProblemLost, http.StatusBadGateway, "the owner's answer was lost"
+			p.Type, p.Status, p.Title = problemLost, http.StatusBadGateway, "the owner's answer was lost"
 			p.Detail = "the request may have been done"
 			if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-				p.Type, p.Status, p.Title = ProblemUnreachable, http.StatusServiceUnavailable, "the owner cannot be reached"
+				p.Type, p.Status, p.Title = problemUnreachable, http.StatusServiceUnavailable, "the owner cannot be reached"
 				p.Detail = "nothing was done; try again"
 			}
 			slog.DebugContext(r.Context(), "tenure: forwarding failed", slog.String("shard", p.Shard), slog.Any("error", err))
@@ -168,7 +165,6 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p
 	proxy.ServeHTTP(w, r)
 }
 
-// discard discards the log of httputil.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// tell has the owner advertise an address, and waits until the other member knows it.
+// tell makes the owner advertise an address, and waits until the other member knows the address.
 func (m *member) tell(address string, other *member) {
 	m.t.Helper()
 	if err := m.Update(m.t.Context(), func(s *core.MemberState) { s.Meta["http"] = address }); err != nil {
@@ -26,7 +26,7 @@ func (m *member) tell(address string, other *member) {
 	time.Sleep(10 * time.Millisecond) // a Router's view may be 5 ms old
 }
 
-// victim listens on every address of this machine, and counts connections.
+// victim listens on all addresses of this machine, and counts connections.
 func victim(t *testing.T) (port string, connected *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", ":0")
@@ -42,7 +42,7 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 				return
 			}
 			connected.Add(1)
-			_ = c.Close() // it only counts
+			_ = c.Close() // the victim only counts connections
 		}
 	}()
 	if _, port, err = net.SplitHostPort(l.Addr().String()); err != nil {
@@ -51,9 +51,9 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 	return port, connected
 }
 
-// TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
-// one. A client's credentials are not sent there: the answer names the owner, and no connection is
-// made.
+// TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name
+// that resolves to such an address. No connection is made, so the client's credentials are not sent
+// there, and the answer names the owner.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	port, connected := victim(t)
 	store := memory.New()
@@ -81,7 +81,7 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 			a.tell(address, m)
 			code, _, p, _ := do(t, http.DefaultClient, "GET", m.server.URL+"/s", "", "Authorization", "Bearer secret", "Cookie", "secret=1")
 			// Some of these names resolve to nothing on some machines.
-			if p == nil || code != 421 && p.Type != route.ProblemUnreachable {
+			if p == nil || code != 421 && p.Type != "urn:tenure:route:unreachable" {
 				t.Errorf("%s: answered %d %+v, want 421", address, code, p)
 			}
 		}
@@ -91,19 +91,19 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 }
 
-// TestAsksNoProxy: the proxy of the environment gets no forwarded request. The environment is read
-// once in a process, so the test runs in its own process.
+// TestAsksNoProxy: forwarded requests bypass the environment's proxy. A process reads the
+// environment's proxy settings only once, so the test runs in a separate process.
 func TestAsksNoProxy(t *testing.T) {
-	const owner = "http://192.0.2.1:9" // of documentation: nobody is there
+	const owner = "http://192.0.2.1:9" // an address for documentation, which no machine has
 	if os.Getenv("TENURE_TEST_PROXIED") != "" {
 		store := memory.New()
 		a, b := start(t, store, "a", nil, nil), start(t, store, "b", nil, forward)
 		a.own("s", b)
 		a.tell(owner, b)
-		for _, url := range []string{owner, b.server.URL + "/s"} { // the first one shows that the proxy is asked otherwise
+		for _, url := range []string{owner, b.server.URL + "/s"} { // the first URL shows that the proxy is otherwise used
 			c := &http.Client{Timeout: 2 * time.Second}
 			if resp, err := c.Get(url); err == nil {
-				_ = resp.Body.Close() // whatever it says
+				_ = resp.Body.Close() // whatever the answer is
 			}
 		}
 		return

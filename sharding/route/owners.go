@@ -22,48 +22,50 @@ import (
 	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// OwnersOptions are the options of NewOwners. Nil means the defaults.
+// OwnersOptions configure NewOwners. Nil means the defaults.
 type OwnersOptions struct {
-	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata is not
-	// shown. Default "http" and "grpc".
+	// AddressKeys lists the metadata keys whose addresses the map contains for each member. The
+	// defaults are "http" and "grpc".
 	AddressKeys []string
-	// MaxWaiting limits the requests that wait for a change at a time. Further requests get an
-	// answer immediately, with Retry-After. Default 1000, at most 100,000.
+	// MaxWaiting is the maximum number of requests that wait for a change. The member answers
+	// further requests immediately, with Retry-After. The default is 1000, and the maximum is
+	// 100,000.
 	MaxWaiting int
-	// Authorize reports whether a request is allowed, for example by its credential. Other
-	// requests get the answer 403. Nil, the default, allows all requests.
+	// Authorize reports whether a request is allowed, for example by its credential. Other requests
+	// are answered with 403. Nil, the default, allows all requests.
 	Authorize func(r *http.Request) bool
 }
 
-// newsAge is the header of a map that gives the seconds since its member had news from the
-// store.
+// In answers that contain the map, this header's value is the number of seconds since the member
+// last heard from the store.
 const newsAge = "Tenure-News-Age"
 
-// Limits of the map of owners.
 const (
-	maxWait       = 30 * time.Second       // of a request
-	lookEvery     = 5 * time.Millisecond   // between versions, at least
-	lookShare     = 10                     // and at least this multiple of the time of the last look
-	rangesEvery   = 100 * time.Millisecond // between looks at the map of ranges, while a request waits
-	maxHistory    = 256                    // versions whose changes are kept
-	ownersPatient = 30 * time.Second       // for a client to take an answer
-	gzipFrom      = 4 << 10                // bytes
-	maxEncoded    = 16                     // encoded answers that are kept
-	maxVersion    = 80                     // largest size of a version, in bytes
+	maxWait       = 30 * time.Second       // the longest wait that a request may ask for
+	lookEvery     = 5 * time.Millisecond   // the minimum time between versions
+	lookShare     = 10                     // the same minimum as a multiple of the last look's duration
+	rangesEvery   = 100 * time.Millisecond // time between two looks at the map of ranges while a request waits
+	maxHistory    = 256                    // number of versions whose changes are kept
+	ownersPatient = 30 * time.Second       // how long a client may take to receive an answer
+	gzipFrom      = 4 << 10                // minimum size, in bytes, of an answer that is compressed
+	maxEncoded    = 16                     // maximum number of encoded answers that are kept
+	maxVersion    = 80                     // maximum size of a version, in bytes
 	maxWaiting    = 100_000
 )
 
-// ownersJSON is the answer of NewOwners' handler: the whole map, or the changes since a version.
+// ownersJSON contains the whole map, or the changes since a version.
 type ownersJSON struct {
 	Version string `json:"version"`
-	// Full reports that missing shards have no owner. Otherwise, missing shards did not change.
+	// Full reports whether the answer is the whole map. A shard that the whole map lacks has no
+	// owner. A shard that another answer lacks has not changed.
 	Full bool `json:"full"`
-	// Number is the number of the map of ranges. Keyspace is nil if the member has none.
+	// Number is the range map's number. Keyspace is nil if the member has no keyspace.
 	Number   int64         `json:"number,omitempty"`
 	Keyspace *keyspaceJSON `json:"keyspace,omitempty"`
-	// Members are the addresses of the owners by node; nil if they did not change.
+	// Members maps nodes to their addresses. Members is nil if no addresses changed.
 	Members map[string]map[string]string `json:"members,omitempty"`
 	Shards  []ownedJSON                  `json:"shards"`
 }
@@ -74,28 +76,27 @@ type keyspaceJSON struct {
 	Digits int    `json:"digits"`
 }
 
-// ownedJSON is a shard. Without a range, it has no keys. Without a node, it has no owner.
+// A shard without a range has no keys. A shard without a node has no owner.
 type ownedJSON struct {
-	Shard string          `json:"shard"`
-	Range *sharding.Range `json:"range,omitempty"`
-	Node  string          `json:"node,omitempty"`
-	Token core.Token      `json:"token,omitempty"`
+	Shard string        `json:"shard"`
+	Range *assign.Range `json:"range,omitempty"`
+	Node  string        `json:"node,omitempty"`
+	Token core.Token    `json:"token,omitempty"`
 }
 
 func (x ownedJSON) same(y ownedJSON) bool {
 	return x.Node == y.Node && x.Token == y.Token && (x.Range == nil) == (y.Range == nil) && (x.Range == nil || *x.Range == *y.Range)
 }
 
-// owned is the map at one time. It does not change.
+// An owned is immutable.
 type owned struct {
-	n        int64 // of the version
+	n        int64 // number of the version
 	number   int64
 	keyspace *keyspaceJSON
 	members  map[string]map[string]string
-	shards   []ownedJSON // by name
+	shards   []ownedJSON // sorted by name
 }
 
-// step is the change that a version made.
 type step struct {
 	n       int64
 	members bool
@@ -106,25 +107,25 @@ type owners struct {
 	e        *core.Elector
 	r        *sharding.Router
 	o        OwnersOptions
-	instance string        // begins the versions of this process
-	watch    chan struct{} // has an element while a request looks for changes
+	instance string        // the prefix of this process's versions
+	watch    chan struct{} // contains an element while a request looks for changes
 
 	mu      sync.Mutex
-	view    *core.View // the view of now
+	view    *core.View // the view from which now was made
 	ranges  *sharding.Map
-	next    time.Time // of the next look
+	next    time.Time // time of the next look
 	now     *owned
-	changed chan struct{} // closed when there is another version
+	changed chan struct{} // closed when there is a new version
 	history []step        // oldest first
-	kept    int           // names of shards in history
+	kept    int           // number of shards' names in history
 	encoded map[string][]byte
 	waiting int
-	stopped map[*http.Server]context.Context // ended by Shutdown
+	stopped map[*http.Server]context.Context // Shutdown ends the context
 }
 
-// NewOwners returns a handler that answers with the map of owners, for a Client, from this
-// process's view and without I/O. The package comment describes the answers. The Router must be
-// on the same Elector. Both stay the caller's. The error matches core.ErrInvalid.
+// NewOwners returns a handler that serves the map of owners to Clients, from this process's view
+// and without I/O. The package comment describes the answers. The Router r must use the Elector e.
+// The caller still owns the Elector and the Router. The error matches core.ErrInvalid.
 func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Handler, error) {
 	if e == nil || r == nil {
 		return nil, fmt.Errorf("tenure: %w: the map of owners needs an elector and a router", core.ErrInvalid)
@@ -138,7 +139,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 	}
 	c.MaxWaiting = cmp.Or(c.MaxWaiting, 1000)
 	if c.AddressKeys = slices.Clone(c.AddressKeys); len(c.AddressKeys) == 0 {
-		c.AddressKeys = []string{DefaultAddressKey, "grpc"}
+		c.AddressKeys = []string{defaultAddressKey, "grpc"}
 	}
 	return &owners{e: e, r: r, o: c, instance: rand.Text()[:12], watch: make(chan struct{}, 1),
 		changed: make(chan struct{}), encoded: map[string][]byte{}, stopped: map[*http.Server]context.Context{}}, nil
@@ -147,7 +148,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 // ServeHTTP implements http.Handler.
 func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, title, detail string) {
-		answer(w, problem.Document{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
+		answer(w, problem.Document{Type: problemInvalid, Status: status, Title: title, Detail: detail})
 	}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -166,11 +167,11 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "the query cannot be read", err.Error())
 		return
 	}
-	// If w does not support deadlines, its server limits the write.
+	// If w does not support deadlines, only the server limits how long the write takes.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
-		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
+		answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
 		return
 	}
 	h := w.Header()
@@ -203,10 +204,9 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // a client that is gone needs no answer
+	_, _ = w.Write(body) // a client that has disconnected needs no answer
 }
 
-// ownersQuery reads ?after=VERSION&wait=DURATION.
 func ownersQuery(r *http.Request) (after string, wait time.Duration, err error) {
 	q := r.URL.Query()
 	if after = q.Get("after"); !validVersion(after) && after != "" {
@@ -231,8 +231,8 @@ func validVersion(s string) bool {
 
 func (o *owners) version(n int64) string { return o.instance + "." + strconv.FormatInt(n, 10) }
 
-// await returns the map. While the caller has the newest version, await waits. crowded reports that
-// there was no place to wait.
+// While the caller has the newest version, await waits. If too many requests were already waiting,
+// crowded is true.
 func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *owned, crowded bool, err error) {
 	now, changed, err := o.look()
 	if err != nil || wait == 0 || o.version(now.n) != after {
@@ -248,7 +248,7 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	defer context.AfterFunc(stopped, cancel)()
 	for ctx.Err() == nil && o.version(now.n) == after {
 		select {
-		case o.watch <- struct{}{}: // one request looks for all that wait
+		case o.watch <- struct{}{}: // one request looks for changes on behalf of all waiting requests
 			o.watchOnce(ctx)
 			<-o.watch
 		case <-changed:
@@ -261,18 +261,17 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	return now, false, nil
 }
 
-// watchOnce waits until another look may find a change.
 func (o *owners) watchOnce(ctx context.Context) {
 	o.mu.Lock()
 	seen, next := o.view, o.next
 	o.mu.Unlock()
 	limit, cancel := context.WithTimeout(ctx, rangesEvery)
 	defer cancel()
-	_, _ = o.e.WaitView(limit, seen) // the look reports errors
+	_, _ = o.e.WaitView(limit, seen) // look reports errors
 	sleep(ctx, time.Until(next))
 }
 
-// enter takes a place to wait. stopped ends when the server shuts down.
+// enter reserves a place for a request that waits. When the server shuts down, stopped ends.
 func (o *owners) enter(r *http.Request) (stopped context.Context, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -300,10 +299,9 @@ func (o *owners) leave() {
 	o.waiting--
 }
 
-// errNoNews: the member has heard nothing from the store yet.
 var errNoNews = errors.New("it has no news from the store yet")
 
-// look returns the newest map, and a channel that is closed when there is a newer one.
+// When there is a newer map, the channel is closed.
 func (o *owners) look() (*owned, chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -332,7 +330,7 @@ func (o *owners) look() (*owned, chan struct{}, error) {
 	return o.now, o.changed, nil
 }
 
-// set makes the next version, if it differs. o.mu is held.
+// If the map has changed, set creates its next version. The caller holds o.mu.
 func (o *owners) set(next *owned) {
 	was := o.now
 	if was == nil {
@@ -360,7 +358,7 @@ func (o *owners) set(next *owned) {
 	o.changed = make(chan struct{})
 }
 
-// differ returns the names of the shards that differ. Both lists are sorted by name.
+// Both lists of shards are sorted by name.
 func differ(was, next []ownedJSON) (names []string) {
 	for i, k := 0, 0; i < len(was) || k < len(next); {
 		switch {
@@ -380,7 +378,7 @@ func differ(was, next []ownedJSON) (names []string) {
 	return names
 }
 
-// snapshot returns the map from a view and a map of ranges, which may be nil.
+// The map of ranges may be nil.
 func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	s := &owned{members: map[string]map[string]string{}}
 	nodes := make(map[core.SessionID]string, len(v.Members))
@@ -419,7 +417,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	return s
 }
 
-// body returns the answer for a caller that has the version after, or none.
+// If after is empty, the caller has no version.
 func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -457,14 +455,14 @@ func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped b
 	return out.Bytes(), true, nil
 }
 
-// keep keeps an encoded answer for other callers with the same version. o.mu is held.
+// Other callers with the same version get the stored answer. The caller holds o.mu.
 func (o *owners) keep(now *owned, key string, body []byte) {
 	if now == o.now && (len(o.encoded) < maxEncoded || strings.HasPrefix(key, "full")) {
 		o.encoded[key] = body
 	}
 }
 
-// answer returns the changes after a version, or the whole map if since is -1. o.mu is held.
+// If since is -1, answer returns the whole map. The caller holds o.mu.
 func (o *owners) answer(now *owned, since int64) *ownersJSON {
 	out := &ownersJSON{Version: o.version(now.n), Full: since < 0, Number: now.number, Keyspace: now.keyspace}
 	if since < 0 {

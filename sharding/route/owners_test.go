@@ -19,10 +19,10 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// ownerMap is the map as another program reads it.
 type ownerMap struct {
 	Version  string
 	Full     bool
@@ -40,7 +40,6 @@ type ownerMap struct {
 	}
 }
 
-// get sends a request to a handler.
 func get(t *testing.T, h http.Handler, method, query string, header ...string) (*httptest.ResponseRecorder, *ownerMap) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "/owners"+query, nil)
@@ -58,7 +57,7 @@ func get(t *testing.T, h http.Handler, method, query string, header ...string) (
 	return w, m
 }
 
-// owners returns a handler of the map at a member, when it knows an owner of each shard.
+// owners returns a member's handler of the map, once the member knows an owner of each shard.
 func (x *ship) owners(o *route.OwnersOptions) http.Handler {
 	x.f.Helper()
 	r, err := sharding.NewRouter(x.e, x.m)
@@ -81,8 +80,8 @@ func (x *ship) owners(o *route.OwnersOptions) http.Handler {
 	return h
 }
 
-// TestOwners: the answer has every range and owner, and only the addresses of the metadata. It
-// waits for a change, and then has that change only.
+// TestOwners: the answer contains every range and owner, and only the addresses in the metadata. A
+// waiting request is answered after a change, with only that change.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 8}
@@ -118,7 +117,7 @@ func TestOwners(t *testing.T) {
 	}
 	changes := make(chan result, 3)
 	var all sync.WaitGroup
-	for range cap(changes) { // one looks, the others wait for it
+	for range cap(changes) { // one request looks, and the others wait for it
 		all.Go(func() {
 			w, m := get(t, h, "GET", "?wait=30s&after="+full.Version)
 			changes <- result{w, m}
@@ -132,7 +131,7 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	f.even(a, b)
-	// The changes since then, together, give the current map.
+	// Together, the changes since then result in the current map.
 	await(t, "the shares", func() bool {
 		_, now := get(t, h, "GET", "")
 		_, delta := get(t, h, "GET", "?after="+full.Version)
@@ -160,7 +159,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// handler returns the handler of the map, whatever the member knows.
+// handler returns a member's handler of the map, even if the member does not know the owners yet.
 func (x *ship) handler(t *testing.T) http.Handler {
 	t.Helper()
 	r, err := sharding.NewRouter(x.e, x.m)
@@ -218,8 +217,8 @@ func TestOwnersRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnersWaitingIsBounded: requests that wait above the limit are answered at once. When a
-// client is gone, its place is free again. A server that shuts down ends all of them.
+// TestOwnersWaitingIsBounded: requests above the limit are answered immediately. A client that
+// disconnects frees its place. A server that shuts down ends all waiting requests.
 func TestOwnersWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 4}
@@ -253,7 +252,7 @@ func TestOwnersWaitingIsBounded(t *testing.T) {
 				c = t.Context()
 			}
 			code, later, err := ask(c)
-			for ; later != "" && err == nil; code, later, err = ask(c) { // the probe below had the place
+			for ; later != "" && err == nil; code, later, err = ask(c) { // the probe below had taken the place
 				time.Sleep(time.Millisecond)
 			}
 			ended.Add(1)
@@ -283,23 +282,21 @@ func TestOwnersWaitingIsBounded(t *testing.T) {
 	all.Wait()
 }
 
-// splitting splits a shard when it is armed.
 type splitting struct{ armed *atomic.Bool }
 
-func (s splitting) Plan(c *sharding.Cluster) *sharding.Plan {
-	p := sharding.Balance{}.Plan(c)
+func (s splitting) Plan(c *assign.Cluster) *assign.Plan {
+	p := assign.Balance{}.Plan(c)
 	for i, x := range c.Shards {
 		if s.armed.Load() && len(p.Moves) == 0 && !x.Busy && x.Range.To-x.Range.From > 1<<60 {
 			at := x.Range.From + (x.Range.To-x.Range.From)/2
-			p.Splits, p.Merges = append(p.Splits, sharding.Split{Shard: int32(i), At: []uint64{at}}), nil
+			p.Splits, p.Merges = append(p.Splits, assign.Split{Shard: int32(i), At: []uint64{at}}), nil
 			break
 		}
 	}
 	return p
 }
 
-// TestClientFollowsRanges: if ranges are split under a client, its requests go to the shards that
-// got the keys.
+// TestClientFollowsRanges: after a split, a client's requests go to the shards that got the keys.
 func TestClientFollowsRanges(t *testing.T) {
 	t.Parallel()
 	armed := new(atomic.Bool)
@@ -318,7 +315,7 @@ func TestClientFollowsRanges(t *testing.T) {
 		before[key] = o.Shard
 	}
 	armed.Store(true)
-	f.launch("b", "127.0.0.1:0") // so that there is another plan
+	f.launch("b", "127.0.0.1:0") // so that a new plan is made
 	var moved atomic.Int64
 	await(t, "ranges that were split, at the client", func() bool {
 		moved.Store(0)

@@ -16,20 +16,18 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// poll asks members for the map.
 type poll struct {
 	c       *Client
 	at      int // index in Members
-	failed  int // members that failed in a row
+	failed  int // number of members that have failed in a row
 	wait    bool
-	hurry   time.Duration // least time between hurried requests
+	hurry   time.Duration // minimum time between requests that Refresh causes
 	hurried time.Time
 }
 
-// errHurried ends a request that waits for a change.
+// With this cause, Run ends a request that waits for a change.
 var errHurried = errors.New("the map is asked for at once")
 
-// once asks a member for the map, and pauses.
 func (p *poll) once(ctx context.Context) {
 	c := p.c
 	asked := time.Now()
@@ -47,7 +45,7 @@ func (p *poll) once(ctx context.Context) {
 		p.at, p.wait = (p.at+1)%len(c.o.Members), false
 		if p.failed++; p.failed%len(c.o.Members) == 0 {
 			rounds := p.failed / len(c.o.Members)
-			if rounds&(rounds-1) == 0 { // the 1st, 2nd, 4th, 8th ...
+			if rounds&(rounds-1) == 0 { // log the 1st, 2nd, 4th, 8th ... failure
 				c.o.Logger.Warn("tenure: route: no member answers", slog.Int("members", len(c.o.Members)), slog.Any("error", err))
 			}
 			pause = min(minFailed<<min(rounds-1, 6), maxFailed)
@@ -58,7 +56,7 @@ func (p *poll) once(ctx context.Context) {
 			p.hurry = minHurry
 		}
 		if changed {
-			select { // the requested change is there
+			select { // the requested change has arrived
 			case <-c.hurry:
 			default:
 			}
@@ -81,7 +79,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ask asks the member for changes. pauses is the wait that the member requests.
+// The member asks the Client to wait for the time pauses.
 func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err error) {
 	c := p.c
 	wait := time.Duration(0)
@@ -91,7 +89,7 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(wait+pollPatience, func() { cancel(context.DeadlineExceeded) })
 	watched := make(chan struct{})
-	go func() { // joined below
+	go func() { // ended and joined below
 		defer close(watched)
 		for {
 			select {
@@ -120,14 +118,14 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 		return false, pauses, err
 	}
 	if err := c.table.apply(a, at); err != nil {
-		c.table.forget() // the next request is for the whole map
+		c.table.forget() // the next request asks for the whole map
 		return false, 0, err
 	}
 	return true, pauses, nil
 }
 
-// read returns a member's answer, or nil if there is no change. at is the time of the member's
-// news.
+// If there is no change, read returns nil. The time at is when the member last heard from the
+// store.
 func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration,
 	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)

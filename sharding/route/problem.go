@@ -13,20 +13,18 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Forwarded is the header of a request that a member has forwarded.
-const Forwarded = "Tenure-Forwarded"
+// This header marks a request that a member has forwarded.
+const forwarded = "Tenure-Forwarded"
 
-// These are the types of the problem documents (RFC 9457) in a Handler's answers. The document
-// of ProblemOwner also names the owner's node and token, and its address if it publishes one.
 const (
-	ProblemOwner       = "urn:tenure:route:owner"       // 421
-	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
-	ProblemUnreachable = "urn:tenure:route:unreachable" // 503: the owner could not be connected to
-	ProblemLost        = "urn:tenure:route:lost"        // 502
-	ProblemInvalid     = "urn:tenure:route:invalid"     // 400
+	problemOwner       = "urn:tenure:route:owner"       // 421
+	problemUnowned     = "urn:tenure:route:unowned"     // 503
+	problemUnreachable = "urn:tenure:route:unreachable" // 503: the Handler could not connect to the owner
+	problemLost        = "urn:tenure:route:lost"        // 502
+	problemInvalid     = "urn:tenure:route:invalid"     // 400
 )
 
-// retryAfter is the Retry-After of a 503, in seconds. Most hand-overs take less.
+// Most hand-overs take less than this number of seconds.
 const retryAfter = 1
 
 func answer(w http.ResponseWriter, d problem.Document) {
@@ -36,24 +34,25 @@ func answer(w http.ResponseWriter, d problem.Document) {
 	d.Write(w)
 }
 
-// Refuse answers a request as a Handler does if the shard has no owner. Nothing was done, and
-// clients try again. The application's handler calls it if the lease ends as the request arrives,
-// or if a Slice refuses the request's key.
+// Refuse answers a request as a Handler does when the shard has no owner. The answer states that
+// nothing was done, so clients try again. The application's handler calls Refuse if the lease ends
+// while the request arrives, or if a Slice refuses the request's key.
 func Refuse(w http.ResponseWriter, shard string) {
-	answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
+	answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
-// readProblem returns the document of a response with which a Handler has refused a request, or
-// nil. Other responses, even those with the same statuses, are the application's, and are left
-// unread. It omits Shard, Node and Address if they are not valid. It quotes Title and Detail.
+// readProblem returns the problem document in a Handler's refusal. All other responses, even with
+// the same status, come from the application. For them, readProblem returns nil and does not read
+// the body. From the document, it omits an invalid Shard, Node or Address, and quotes Title and
+// Detail.
 func readProblem(r *http.Response) *problem.Document {
 	switch r.StatusCode {
 	case http.StatusMisdirectedRequest, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusBadRequest:
 	default:
 		return nil
 	}
-	p, err := problem.Read(r, ProblemOwner, ProblemUnowned, ProblemUnreachable, ProblemLost, ProblemInvalid)
+	p, err := problem.Read(r, problemOwner, problemUnowned, problemUnreachable, problemLost, problemInvalid)
 	if p == nil || err != nil {
 		return nil
 	}
@@ -63,19 +62,18 @@ func readProblem(r *http.Response) *problem.Document {
 	if driver.CheckNode(p.Node) != nil {
 		p.Node = ""
 	}
-	if _, err := CheckAddress(p.Address); err != nil {
+	if _, err := checkAddress(p.Address); err != nil {
 		p.Address = ""
 	}
 	p.Status, p.Detail, p.Title = r.StatusCode, fmt.Sprintf("%.500q", p.Detail), fmt.Sprintf("%.200q", p.Title)
 	return p
 }
 
-// maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress parses a member's address. An address consists of the scheme http or https, a
-// host, and optionally a port. The error matches core.ErrInvalid.
-func CheckAddress(address string) (*url.URL, error) {
+// checkAddress parses a member's address: the scheme http or https, a host, and optionally a port.
+// The error matches core.ErrInvalid.
+func checkAddress(address string) (*url.URL, error) {
 	bad := func(why string) (*url.URL, error) {
 		return nil, fmt.Errorf("tenure: %w: address %.100q %s: write it as http://host:port or https://host:port", core.ErrInvalid,
 			address, why)
@@ -104,7 +102,6 @@ func CheckAddress(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// pause returns the wait before the next attempt after a 503.
 func pause(r *http.Response, most time.Duration) time.Duration {
 	n, err := strconv.Atoi(r.Header.Get("Retry-After"))
 	if err != nil || n < 0 || n > 3600 {

@@ -13,30 +13,27 @@ import (
 	"github.com/tenure-go/tenure/internal/peerdial"
 )
 
-// sending is a request in progress.
 type sending struct {
 	c       *Client
 	key     string
 	first   *http.Request
 	attempt int
-	sent    bool     // a RoundTripper had it
-	named   *url.URL // by an answer; nil: the map decides
+	sent    bool     // the request was passed to a RoundTripper
+	named   *url.URL // the address that an answer named; if nil, the map decides
 	follows int
 
-	token   core.Token // of the owner that was tried last
+	token   core.Token // token of the owner that was tried last
 	changed <-chan struct{}
 	wait    time.Duration
 }
 
-// end closes the body of a request that no RoundTripper had.
 func (s *sending) end() {
 	if !s.sent && s.first.Body != nil {
 		_ = s.first.Body.Close() // nothing was sent
 	}
 }
 
-// try sends the request once. undone reports that nothing was done, and that another attempt may
-// succeed.
+// try sends the request once. If nothing was done and another attempt may succeed, undone is true.
 func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	c, ctx := s.c, s.first.Context()
 	if err := ctx.Err(); err != nil {
@@ -76,34 +73,32 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	switch {
 	case p == nil:
 		return resp, false, nil
-	case p.Type == ProblemOwner:
-		next, err := CheckAddress(p.Address)
+	case p.Type == problemOwner:
+		next, err := checkAddress(p.Address)
 		if err != nil || !c.allowed(next) {
 			return resp, false, nil
 		}
 		c.table.learn(p, next, to)
 		c.Refresh()
 		if p.Token < s.token {
-			break // that owner is an earlier one, and may be about to stop
+			break // the answer named a former owner, which may be about to stop
 		}
 		s.named = next
 		if s.follows++; s.follows <= followAtOnce {
 			s.wait = 0
 		}
 	default:
-		c.Refresh() // from another member: this map may be out of date
+		c.Refresh() // request the map from another member, because this map may be out of date
 		s.wait = min(s.wait, pause(resp, c.o.Wait))
 	}
 	return resp, true, nil
 }
 
-// backoff returns the wait after an attempt.
 func (c *Client) backoff(attempt int) time.Duration {
 	d := min(firstPause<<min(attempt-1, 16), c.o.Wait)
 	return d/2 + rand.N(d/2+1)
 }
 
-// allowed reports whether requests may go to an address.
 func (c *Client) allowed(to *url.URL) bool {
 	if c.o.Allow != nil {
 		return c.o.Allow(to)
@@ -111,7 +106,7 @@ func (c *Client) allowed(to *url.URL) bool {
 	return !peerdial.Local(net.JoinHostPort(to.Hostname(), "1"))
 }
 
-// pause waits before the next attempt. It ends early if the map names another owner.
+// If the map names a different owner, pause returns early.
 func (s *sending) pause() error {
 	ctx := s.first.Context()
 	late := time.NewTimer(s.wait)
@@ -126,7 +121,7 @@ func (s *sending) pause() error {
 		}
 		owner, _, changed, err := s.c.table.find(s.key)
 		if s.changed = changed; err == nil && owner.Token != s.token {
-			s.named = nil // it is older than the map
+			s.named = nil // the map is newer than the named address
 			return ctx.Err()
 		}
 	}

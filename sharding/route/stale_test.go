@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// narrow lets requests for the map pass to one member only, until it is open.
+// narrow passes requests for the map to only one member, until narrow is open.
 type narrow struct {
 	only string
 	open atomic.Bool
@@ -29,9 +29,9 @@ func (n *narrow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestMemberCutFromStore cuts one of three members off from the store. A client that has its map
-// from that member asks another one, and no request fails. Then a second member dies, which the
-// first member's map still names; still no request fails.
+// TestMemberCutFromStore cuts one of three members off from the store. A client that got its map
+// from that member requests the map from another member, and no request fails. Then, a second
+// member dies, although the first member's map still names it. Again, no request fails.
 func TestMemberCutFromStore(t *testing.T) {
 	f := &fleet{T: t, store: memory.New(), shards: 12, ttl: time.Second}
 	a, b, x := f.launch("a", "127.0.0.1:0"), f.launch("b", "127.0.0.1:0"), f.launch("x", "127.0.0.1:0")

@@ -17,41 +17,40 @@ import (
 )
 
 const (
-	maxLearnt  = 10_000           // owners that answers named and the map lacks
-	learntLife = 10 * time.Second // after it the map decides again
+	maxLearnt  = 10_000           // maximum number of named owners that are kept because the map lacks them
+	learntLife = 10 * time.Second // how long a named owner takes precedence over the map
 	maxOwners  = keyspace.MaxShards
 )
 
-// table is the map of owners that a Client keeps. It is safe for concurrent use.
+// A Client keeps the map of owners in a table, which is safe for concurrent use.
 type table struct {
-	key string // of the addresses that are used
+	key string // the metadata key of the addresses that the Client uses
 
 	mu       sync.RWMutex
-	version  string // the known version; empty: request the whole map
+	version  string // the known version; if empty, the Client requests the whole map
 	keyspace sharding.Keyspace
-	from     []uint64 // ascending, the first is 0
-	names    []string // of the shards that serve from there to the next
+	from     []uint64 // first hash of each range; ascending, from[0] is 0
+	names    []string // names of the shards, in the order of their ranges
 	shards   map[string]ownedJSON
 	members  map[string]peer
 	learnt   map[string]learnt
 	changed  chan struct{} // closed when a field above changes
-	at       time.Time     // of the news of the member that last confirmed it
+	at       time.Time     // when the member that last confirmed the map heard from the store
 }
 
 type peer struct {
 	addresses map[string]string
-	url       *url.URL // nil: it publishes none, or an invalid one
+	url       *url.URL // nil if the owner publishes no valid address
 }
 
-// learnt is an owner that an answer named.
 type learnt struct {
 	owner sharding.Route
 	url   *url.URL
 	at    time.Time
 }
 
-// find returns the owner of a key, its address, or nil if it publishes none, and a channel that is
-// closed when the map changes. The error matches sharding.ErrNoOwner.
+// find also returns a channel that is closed when the map changes. The address is nil if the owner
+// publishes no address. The error matches sharding.ErrNoOwner.
 func (t *table) find(key string) (owner sharding.Route, to *url.URL, changed <-chan struct{}, err error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -75,26 +74,26 @@ func (t *table) find(key string) (owner sharding.Route, to *url.URL, changed <-c
 	return owner, m.url, t.changed, nil
 }
 
-// age returns the age of the news of the member that last confirmed the map, and whether one did.
+// The age counts from the time when the member that last confirmed the map heard from the store. If
+// no member has confirmed the map, the result is false.
 func (t *table) age() (time.Duration, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return time.Since(t.at), !t.at.IsZero()
 }
 
-// confirm records that a member has the same map, according to news from that time.
 func (t *table) confirm(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at = at
 }
 
-// learn records an owner that a member named, after the member at from refused.
+// The member at from refused a request, and named the owner at to.
 func (t *table) learn(p *problem.Document, to, from *url.URL) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l, ok := t.learnt[p.Shard]; ok && *l.url == *from {
-		delete(t.learnt, p.Shard) // it was not the owner
+		delete(t.learnt, p.Shard) // the named member was not the owner
 	}
 	x, ok := t.shards[p.Shard]
 	if !ok || p.Token <= x.Token || p.Token <= t.learnt[p.Shard].owner.Token {
@@ -107,8 +106,7 @@ func (t *table) learn(p *problem.Document, to, from *url.URL) {
 	t.learnt[p.Shard] = learnt{owner, to, time.Now()}
 }
 
-// apply applies an answer to a request for the changes after the known version. If it fails, the
-// map does not change.
+// If apply fails, the map does not change.
 func (t *table) apply(a *ownersJSON, at time.Time) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("tenure: %w: the map of owners %s", core.ErrInvalid, fmt.Sprintf(format, args...))
@@ -157,7 +155,7 @@ func (t *table) apply(a *ownersJSON, at time.Time) error {
 		t.members = make(map[string]peer, len(a.Members))
 		for node, addresses := range a.Members {
 			m := peer{addresses: addresses}
-			if u, err := CheckAddress(addresses[t.key]); err == nil {
+			if u, err := checkAddress(addresses[t.key]); err == nil {
 				m.url = u
 			}
 			t.members[node] = m
@@ -169,7 +167,6 @@ func (t *table) apply(a *ownersJSON, at time.Time) error {
 	return nil
 }
 
-// put stores the shards of an answer.
 func put(shards map[string]ownedJSON, news []ownedJSON) {
 	for _, x := range news {
 		if x.Range == nil && x.Node == "" {
@@ -180,7 +177,8 @@ func put(shards map[string]ownedJSON, news []ownedJSON) {
 	}
 }
 
-// divided returns the division of the hashes among shards, each hash in one shard.
+// divided returns the shards' ranges in the order of hashes, and an error unless each hash belongs
+// to exactly one shard.
 func divided(shards map[string]ownedJSON) (from []uint64, names []string, err error) {
 	if len(shards) > maxOwners {
 		return nil, nil, fmt.Errorf("has %d shards, at most %d", len(shards), maxOwners)
@@ -206,14 +204,13 @@ func divided(shards map[string]ownedJSON) (from []uint64, names []string, err er
 	return from, names, nil
 }
 
-// asked returns the version after which changes are requested.
 func (t *table) asked() string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.version
 }
 
-// forget makes the next request one for the whole map.
+// After forget, the next request is for the whole map.
 func (t *table) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

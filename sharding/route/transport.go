@@ -11,26 +11,27 @@ import (
 	"github.com/tenure-go/tenure/internal/problem"
 )
 
-// TransportOptions are the options of a Transport.
+// TransportOptions configure a Transport.
 type TransportOptions struct {
-	// Allow reports whether the request, with its header and body, may be sent to an address that
-	// an answer names. Required, because an untrusted server could otherwise have credentials
-	// sent anywhere.
+	// Allow reports whether the request, with its header and body, may be sent to an address from
+	// an answer. Allow is required, because an untrusted server could otherwise make the Transport
+	// send credentials to any address.
 	Allow func(u *url.URL) bool
-	// Base sends the requests. Default http.DefaultTransport.
+	// Base sends the requests. The default is http.DefaultTransport.
 	Base http.RoundTripper
-	// Attempts is the largest number of times that a request is sent. Default 5, at most 100.
+	// Attempts is the maximum number of times that the Transport sends a request. The default is 5,
+	// and the maximum is 100.
 	Attempts int
-	// Wait is the longest wait before the next attempt if the shard has no owner. Default 1 s, at
-	// most 1 min.
+	// Wait limits the wait before the next attempt if the shard has no owner. The default is 1 s,
+	// and the maximum is 1 min.
 	Wait time.Duration
 }
 
-// Transport is an http.RoundTripper that sends a request again if a Handler refused it. It sends
-// the request to the owner in the answer or, if the shard had none, a little later. It follows only
-// answers that say that nothing was done. It sends a body again only if the request has GetBody, as
-// requests of http.NewRequest have. It returns the answer of the last attempt. A Transport is safe
-// for concurrent use.
+// Transport is an http.RoundTripper that sends a request again if a Handler refused it. The
+// Transport sends the request to the owner in the answer. If the shard had no owner, it tries again
+// a little later. It sends a request again only if the answer states that nothing was done. It
+// sends a body again only if the request has GetBody, as requests from http.NewRequest do.
+// RoundTrip returns the answer to the last attempt. A Transport is safe for concurrent use.
 type Transport struct{ o TransportOptions }
 
 // NewTransport returns a Transport. The error matches core.ErrInvalid.
@@ -87,19 +88,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// again reports whether the request can be sent again.
 func again(r *http.Request) bool { return r.Body == nil || r.Body == http.NoBody || r.GetBody != nil }
 
-// next returns the request that follows an answer, or nil if no request follows. The answer is
-// then unchanged.
+// If no further request should be sent, next returns nil and leaves the answer unchanged.
 func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.Request, wait time.Duration) {
 	p := refusal(resp)
 	if p == nil {
 		return nil, 0
 	}
 	next = first.Clone(first.Context())
-	if p.Type == ProblemOwner {
-		to, err := CheckAddress(p.Address)
+	if p.Type == problemOwner {
+		to, err := checkAddress(p.Address)
 		if err != nil || !t.o.Allow(to) {
 			return nil, 0
 		}
@@ -107,19 +106,19 @@ func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.R
 	} else {
 		wait = pause(resp, t.o.Wait)
 	}
-	_ = resp.Body.Close() // it was read
+	_ = resp.Body.Close() // the body has been read
 	return next, wait
 }
 
-// direct sets the address that a request goes to.
 func direct(r *http.Request, to *url.URL) {
 	if r.Host == "" {
-		r.Host = r.URL.Host // the site of the request does not change
+		r.Host = r.URL.Host // the request keeps its original host
 	}
 	r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
 }
 
-// refusal returns the document of an answer if nothing was done, or nil. The answer stays readable.
+// If nothing was done, refusal returns the problem document in the answer. The caller can still
+// read the answer's body.
 func refusal(resp *http.Response) *problem.Document {
 	if resp.StatusCode != http.StatusMisdirectedRequest && resp.StatusCode != http.StatusServiceUnavailable {
 		return nil
@@ -134,20 +133,20 @@ func refusal(resp *http.Response) *problem.Document {
 	p := readProblem(&seen)
 	switch {
 	case p == nil:
-	case p.Type == ProblemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
+	case p.Type == problemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
 		return p
-	case (p.Type == ProblemUnowned || p.Type == ProblemUnreachable) && resp.StatusCode == http.StatusServiceUnavailable:
+	case (p.Type == problemUnowned || p.Type == problemUnreachable) && resp.StatusCode == http.StatusServiceUnavailable:
 		return p
 	}
 	return nil
 }
 
-// rest returns a body of which a part was read.
+// The first part of the answer's body has already been read.
 func rest(read []byte, body io.ReadCloser) io.ReadCloser { return &remainder{read, body} }
 
 type remainder struct {
 	read []byte
-	body io.ReadCloser // nil: the body has ended
+	body io.ReadCloser // nil once the body has ended
 }
 
 func (b *remainder) Read(p []byte) (int, error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 var (
@@ -37,18 +38,17 @@ var (
 const (
 	keys   = 60
 	shards = 3
-	most   = 8 // shards, from where on ranges are merged
-	every  = 5 // bookings of a key have an effect
+	most   = 8 // with at least this many shards, ranges are merged
+	every  = 5 // an effect follows after this number of bookings of a key
 )
 
 func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 
-// setting is a child's configuration.
 type setting struct {
-	Divide  bool // its assigner splits and merges
+	Divide  bool // its assigner splits and merges ranges
 	Seed    uint64
-	Items   int  // it writes so many, and books nothing
-	Honours bool // the provider of effects makes each once for each idempotency key
+	Items   int  // writes this many items, and books nothing
+	Honours bool // the provider performs each effect once for each idempotency key
 }
 
 func keyspace() sharding.Keyspace { return sharding.Keyspace{Name: "k", Shards: shards} }
@@ -65,12 +65,12 @@ type booking struct {
 
 // divider is the assigner of the children.
 type divider struct {
-	sharding.Balance
+	assign.Balance
 	rng *rand.Rand
 }
 
 // Plan adds a split or merge of some ranges to Balance's plan.
-func (d *divider) Plan(c *sharding.Cluster) *sharding.Plan {
+func (d *divider) Plan(c *assign.Cluster) *assign.Plan {
 	p := d.Balance.Plan(c)
 	for i := range c.Shards {
 		s := &c.Shards[i]
@@ -78,12 +78,12 @@ func (d *divider) Plan(c *sharding.Cluster) *sharding.Plan {
 			continue
 		}
 		if width := s.Range.To - 1 - s.Range.From; len(c.Shards) < most && width > 1 {
-			p.Splits = append(p.Splits, sharding.Split{Shard: int32(i), At: []uint64{s.Range.From + 1 + d.rng.Uint64N(width)}})
+			p.Splits = append(p.Splits, assign.Split{Shard: int32(i), At: []uint64{s.Range.From + 1 + d.rng.Uint64N(width)}})
 			continue
 		}
 		for k := range c.Shards {
 			if o := &c.Shards[k]; !o.Busy && !o.Range.Empty() && o.Range.From == s.Range.To && s.Range.To != 0 {
-				p.Merges = append(p.Merges, sharding.Merge{From: int32(i), To: int32(k)})
+				p.Merges = append(p.Merges, assign.Merge{From: int32(i), To: int32(k)})
 				return p
 			}
 		}
@@ -91,8 +91,8 @@ func (d *divider) Plan(c *sharding.Cluster) *sharding.Plan {
 	return p
 }
 
-// child is a member, which books every key that it serves, again and again, and prints the
-// acknowledged counts.
+// child runs a member that repeatedly books every key that it serves, and prints the acknowledged
+// counts.
 func child(ctx context.Context, b core.Backend, o *core.Options, set setting) error {
 	e, err := core.NewElector(b, o)
 	if err != nil {
@@ -119,7 +119,7 @@ func child(ctx context.Context, b core.Backend, o *core.Options, set setting) er
 var out sync.Mutex // of lines on stdout
 
 func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lease, set setting) error {
-	s, err := m.OpenSlice(ctx, l, func(ctx context.Context, from string, r sharding.Range) ([]core.Op, error) {
+	s, err := m.OpenSlice(ctx, l, func(ctx context.Context, from string, r assign.Range) ([]core.Op, error) {
 		items, err := b.List(ctx, core.ShardID(from), "k/", 0, 0)
 		if err != nil {
 			return nil, err
@@ -168,7 +168,7 @@ func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lea
 
 func item(i int) string { return fmt.Sprintf("item-%d", i) }
 
-// fill writes the items of the shard's range, and reports that.
+// fill writes the items of the shard's range, and reports that it has written them.
 func fill(ctx context.Context, s *sharding.Slice, l *core.Lease, n int) error {
 	r, _ := s.Range()
 	var ops []core.Op
@@ -192,7 +192,7 @@ func say(words ...any) error {
 	return err
 }
 
-// pay makes an effect: a line.
+// pay performs an effect, which prints a line.
 func pay(l *core.Lease, paid *effect.Ledger, key string) error {
 	_, err := paid.Do(l.Context(), key, func(_ context.Context, id string) ([]byte, error) { return nil, say("paid", key, id) })
 	if errors.Is(err, effect.ErrInDoubt) && l.Err() == nil {
@@ -212,7 +212,7 @@ func book(l *core.Lease, paid *effect.Ledger, key string) error {
 			return err
 		}
 	}
-	if at.Count > 0 && at.Count%every == 0 { // before the next booking, so that none is forgotten
+	if at.Count > 0 && at.Count%every == 0 { // before the next booking, so that no effect is forgotten
 		if err := pay(l, paid, payment(key, at.Count)); err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func book(l *core.Lease, paid *effect.Ledger, key string) error {
 	return say(key, at.Count)
 }
 
-// chaos is the children of one test, and their acknowledged counts.
+// chaos contains the children of one test and their acknowledged counts.
 type chaos struct {
 	*fleet.Fleet
 
@@ -269,9 +269,9 @@ func (f *chaos) take(line string) {
 	var key string
 	var count int
 	if n, _ := fmt.Sscan(line, &key, &count); n != 2 {
-		return // it was killed in the middle of a line
+		return // the child was killed in the middle of a line
 	}
-	// A process that is stopped after a commit prints it late, so the order proves nothing.
+	// A process that is stopped after a commit prints its line late, so the order proves nothing.
 	if f.lines[line] {
 		f.twice = append(f.twice, line)
 	}
@@ -280,8 +280,8 @@ func (f *chaos) take(line string) {
 }
 
 // TestDivide splits and merges ranges at random, while members are killed and stopped and the store
-// is stopped. No key has two owners, and no acknowledged entry is lost or doubled. In the end the
-// plans are lost, and rebuilt from the notes of the shards.
+// is stopped. No key has two owners, and no acknowledged entry is lost or duplicated. In the end,
+// the plans are lost and rebuilt from the notes of the shards.
 func TestDivide(t *testing.T) {
 	for _, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestDivide(t *testing.T) {
 			}
 			b := f.Open()
 			made := f.disturb(b, enough)
-			f.LeaveAll() // the last ones go in order
+			f.LeaveAll() // the last members leave in order
 			f.repair(b)
 			for range 2 {
 				f.start(false)
@@ -317,7 +317,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// repair replaces the plans by an entry that no member understands, and rebuilds them.
+// repair replaces the plans with an entry that no member understands, and rebuilds the plans.
 func (f *chaos) repair(b core.Backend) {
 	o := &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}
 	if err := core.RunSingleton(f.Context(), b, "_assigner", func(ctx context.Context, l *core.Lease) error {
@@ -344,8 +344,8 @@ func (f *chaos) repair(b core.Backend) {
 	}
 }
 
-// disturb makes faults, each kind at least once, until enough splits and merges were made, and
-// returns their number.
+// disturb causes faults, each kind at least once, until enough splits and merges have been made. It
+// returns the number of splits and merges.
 func (f *chaos) disturb(b core.Backend, enough int) (made int) {
 	const patience = 300
 	kinds := f.Rand.Perm(4)
@@ -392,7 +392,6 @@ func (f *chaos) effects() int {
 	return len(f.made)
 }
 
-// shapeOf returns the boundaries of a map.
 func shapeOf(m *sharding.Map) string {
 	var b strings.Builder
 	for _, r := range m.All() {
@@ -401,7 +400,7 @@ func shapeOf(m *sharding.Map) string {
 	return b.String()
 }
 
-// difference returns the number of boundaries in only one of two shapes.
+// difference returns how many boundaries occur in only one of two shapes.
 func difference(a, b string) (n int) {
 	if a == "" {
 		return 0
@@ -420,7 +419,6 @@ func difference(a, b string) (n int) {
 	return n
 }
 
-// settle waits until every key is served again.
 func (f *chaos) settle(b core.Backend) {
 	f.mu.Lock()
 	before := map[string]int{}
@@ -445,7 +443,7 @@ func (f *chaos) settle(b core.Backend) {
 	}
 }
 
-// whole checks that each item is at the shard that the map names.
+// whole checks that each item is in the shard that the map names.
 func (f *chaos) whole(b core.Backend) {
 	m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{})
 	if err != nil {
@@ -469,7 +467,6 @@ func (f *chaos) whole(b core.Backend) {
 	}
 }
 
-// check compares the logs with the acknowledged counts.
 func (f *chaos) check(b core.Backend) (entries int) {
 	written := map[string][]int{}
 	for i, absent := 0, 0; absent < 20; i++ {

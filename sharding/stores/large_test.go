@@ -13,10 +13,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// TestLargeRange splits a range with more items than one commit holds, with the Take of
-// docs/sharding.md. The new shard has all of them.
+// TestLargeRange uses the Take in docs/sharding.md to split a range with more items than fit into
+// one commit. The new shard gets all items of its range.
 func TestLargeRange(t *testing.T) {
 	for _, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -32,7 +33,7 @@ func TestLargeRange(t *testing.T) {
 			t.Cleanup(func() { _ = backend.Close() })
 			keys := sharding.Keyspace{Name: "k", Shards: begun}
 			d := &splitter{}
-			m, open := member(t, backend, c.Options(), d, func(ctx context.Context, from string, r sharding.Range) (ops []core.Op, err error) {
+			m, open := member(t, backend, c.Options(), d, func(ctx context.Context, from string, r assign.Range) (ops []core.Op, err error) {
 				items, err := backend.List(ctx, core.ShardID(from), "order/", 0, 0)
 				for _, item := range items {
 					if r.Has(keys.Of(strings.TrimPrefix(item.Key, "order/"))) {
@@ -45,7 +46,7 @@ func TestLargeRange(t *testing.T) {
 			n := share.Of(t, "items", 10_000, 1500)
 			value := strings.Repeat("v", min(2*cmp.Or(limits.WriteBytes, 1<<20)/n, 4<<10))
 			const at = 1 << 59 // in the first of the ranges
-			given := sharding.Range{From: at, To: 1 << 61}
+			given := assign.Range{From: at, To: 1 << 61}
 			giver := open.of(m.Map(), keyOf(keys, given, new(int)))
 			var names []string
 			var ops []core.Op
@@ -83,8 +84,7 @@ func TestLargeRange(t *testing.T) {
 	}
 }
 
-// keyOf returns the next key of a range.
-func keyOf(k sharding.Keyspace, r sharding.Range, i *int) string {
+func keyOf(k sharding.Keyspace, r assign.Range, i *int) string {
 	for {
 		*i++
 		if name := fmt.Sprint("o", *i); r.Has(k.Of(name)) {

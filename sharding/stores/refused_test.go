@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 	begun     = 8 // ranges
 )
 
-// served are the slices that this process has open, by shard.
+// served contains this process's open slices, by shard.
 type served struct{ sync.Map }
 
 func (s *served) of(m *sharding.Map, key string) *sharding.Slice {
@@ -36,24 +37,24 @@ func (s *served) of(m *sharding.Map, key string) *sharding.Slice {
 
 // splitter splits the range of a hash in the middle on request.
 type splitter struct {
-	sharding.Balance
+	assign.Balance
 	at atomic.Uint64
 }
 
-func (d *splitter) Plan(c *sharding.Cluster) *sharding.Plan {
+func (d *splitter) Plan(c *assign.Cluster) *assign.Plan {
 	p := d.Balance.Plan(c)
 	h := d.at.Load()
 	for i := range c.Shards {
 		if s := &c.Shards[i]; h != 0 && !s.Busy && s.Range.Has(h) && s.Range.From != h {
-			p.Splits = append(p.Splits, sharding.Split{Shard: int32(i), At: []uint64{h}})
+			p.Splits = append(p.Splits, assign.Split{Shard: int32(i), At: []uint64{h}})
 		}
 	}
 	return p
 }
 
-// TestRefused splits a range while 64 producers write. It measures how long the keys that go to the
-// new shard are refused, and how long writes of other ranges take. The figures are for
-// docs/sharding.md, from a quiet machine. The limit here is for any machine.
+// TestRefused splits a range while 64 producers write. It measures how long keys that move to the
+// new shard are refused, and how long writes to other ranges take. The figures in docs/sharding.md
+// are from a quiet machine. The limits in this test apply to any machine.
 func TestRefused(t *testing.T) {
 	for i, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -75,9 +76,10 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// member is a member of a keyspace that is joined at the end of the test; it serves all ranges when it is returned.
+// member returns a member of a keyspace, which already serves all ranges. The member ends with the
+// test.
 func member(
-	t *testing.T, b core.Backend, o *core.Options, d sharding.Assigner, take sharding.Take,
+	t *testing.T, b core.Backend, o *core.Options, d assign.Assigner, take sharding.Take,
 ) (m *sharding.Manager, open *served) {
 	open = &served{}
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -97,7 +99,7 @@ func member(
 		return nil
 	}, &sharding.Options{
 		Keyspace: sharding.Keyspace{Name: "k", Shards: begun}, Assigner: d, Interval: 100 * time.Millisecond, LeaveBudget: 10 * time.Second,
-		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }, // so that it plans in each interval
+		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }, // plan in each interval
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +154,7 @@ func length(s *served) (n int) {
 	return n
 }
 
-// load is 64 producers, each of which writes to one key after the other.
+// load consists of 64 producers, each of which writes to one key after another.
 type load struct {
 	m    *sharding.Manager
 	open *served
@@ -162,7 +164,7 @@ type load struct {
 
 	mu   sync.Mutex
 	took []time.Duration // of writes to ranges that are not split
-	key  string          // that is watched
+	key  string          // the watched key
 }
 
 func (l *load) produce() {
@@ -184,7 +186,7 @@ func (l *load) produce() {
 	}
 }
 
-// take returns the times of the writes since its last call.
+// take returns the durations of the writes since the last call of take.
 func (l *load) take() []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +211,7 @@ func (l *load) watch(h uint64) {
 	}
 }
 
-// refusal returns how long the watched key is refused by its former and its new shard.
+// refusal returns how long the key's former and new shards refuse the watched key.
 func (l *load) refusal(t *testing.T) time.Duration {
 	t.Helper()
 	before := l.m.Map().Shard(l.key)
@@ -228,7 +230,7 @@ func (l *load) refusal(t *testing.T) time.Duration {
 			first = time.Now()
 		case ok && !first.IsZero():
 			return time.Since(first)
-		case ok && shard != before: // it went faster than we look
+		case ok && shard != before: // the change was faster than the polling
 			return 0
 		}
 	}

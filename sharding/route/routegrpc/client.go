@@ -13,15 +13,16 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// ClientOptions are the options of UnaryClient and StreamClient. Nil means the defaults.
+// ClientOptions configure UnaryClient and StreamClient. Nil means the defaults.
 type ClientOptions struct {
-	// Attempts is the largest number of attempts to make a call. Default 5; there is at least
-	// 1.
+	// Attempts is the maximum number of attempts for each call. The default is 5, and at least one
+	// attempt is made.
 	Attempts int
-	// Wait is the wait before the next attempt if the shard has no owner. Default 500 ms.
+	// Wait is how long the client waits before the next attempt if the shard has no owner. The
+	// default is 500 ms.
 	Wait time.Duration
 
-	refused func() // nil, or called when a server refused a call or did not answer it
+	refused func() // called when a server refused a call or did not answer it; may be nil
 }
 
 func (o *ClientOptions) withDefaults() ClientOptions {
@@ -38,10 +39,11 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	return c
 }
 
-// UnaryClient returns an interceptor that makes a call again if a Server refused it. It makes the
-// call at the owner in the answer or, if the shard had none, a little later. It follows only
-// answers that say that nothing was done. It returns the error of the last attempt: see Error. The
-// Peers limit the addresses that calls may go to, and stay the caller's.
+// UnaryClient returns an interceptor that repeats a call if a Server refused it. The interceptor
+// sends the call to the owner in the answer. If the shard had no owner, it tries again a little
+// later. It repeats a call only if the answer states that nothing was done, and returns the last
+// attempt's error. See Error. The Peers limit the addresses to which calls may be sent. The caller
+// still owns the Peers.
 func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -53,10 +55,10 @@ func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient is like UnaryClient, but for streams. It waits until a server has begun a stream, so
-// that no message is sent twice. This takes one more round trip for each stream. Use it only for
-// servers that use Server.Stream. With other servers, a stream that begins with the client's
-// message waits until its context ends.
+// StreamClient is like UnaryClient, but for streams. To avoid sending a message twice, the
+// interceptor waits until a server has begun the stream. This wait costs an extra round trip per
+// stream. Use StreamClient only for servers that use Server.Stream. With other servers, a stream in
+// which the client sends the first message blocks until its context ends.
 func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
@@ -67,18 +69,17 @@ func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	}
 }
 
-// first returns the connection of the first attempt, and of an attempt after a wait. done gives it
-// back.
+// The connection is for the first attempt and for each attempt after a wait. The function done
+// releases it.
 type first func() (conn *grpc.ClientConn, done func(), err error)
 
 func always(cc *grpc.ClientConn) first {
 	return func() (*grpc.ClientConn, func(), error) { return cc, func() {}, nil }
 }
 
-// stream opens a stream, and again if nothing was done.
 func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 	open func(ctx context.Context, conn *grpc.ClientConn) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
-	ctx = metadata.AppendToOutgoingContext(ctx, BegunKey, "1")
+	ctx = metadata.AppendToOutgoingContext(ctx, begunKey, "1")
 	var begun grpc.ClientStream
 	err := c.follow(ctx, peers, first, func(conn *grpc.ClientConn, done func()) (err error) {
 		begun, err = open(ctx, conn)
@@ -89,7 +90,7 @@ func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 			done()
 			return err
 		}
-		context.AfterFunc(begun.Context(), done) // done runs when the stream ends
+		context.AfterFunc(begun.Context(), done) // done is called when the stream ends
 		return nil
 	})
 	if err != nil {
@@ -98,7 +99,7 @@ func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 	return begun, nil
 }
 
-// begin waits until the server has begun a stream. A refused stream has ended.
+// A stream that the server has refused has ended.
 func begin(s grpc.ClientStream) error {
 	header, err := s.Header()
 	if err != nil || header != nil {
@@ -110,7 +111,7 @@ func begin(s grpc.ClientStream) error {
 	return status.Error(codes.Internal, "the stream ended before it began")
 }
 
-// follow makes a call again if nothing was done. The call gives its connection back.
+// If nothing was done, follow repeats the call. The call must release its connection.
 func (c *ClientOptions) follow(ctx context.Context, peers *Peers, first first, call func(conn *grpc.ClientConn, done func()) error) error {
 	begin := func() error {
 		conn, done, err := first()

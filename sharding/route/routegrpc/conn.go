@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// keyed is the connection that NewConn returns.
 type keyed struct {
 	c     *route.Client
 	peers *Peers
@@ -20,16 +19,16 @@ type keyed struct {
 
 var _ grpc.ClientConnInterface = (*keyed)(nil)
 
-// NewConn returns a connection for the clients that protoc generates. It makes each call at the
-// owner of its key in one hop, according to the map of a route.Client. The Client's AddressKey has
-// no effect: DefaultAddressKey is used. The connection follows refusals as UnaryClient and
-// StreamClient do, with the same options o.
+// NewConn returns a connection for the clients that protoc generates. The connection sends each
+// call to the owner of the call's key in one hop, according to the map of a route.Client. It uses
+// the addresses under the metadata key "grpc", not those under the Client's AddressKey. It handles
+// refusals as UnaryClient and StreamClient do, with the options o.
 //
-// key returns the key of a call from its full method and message. For a stream, the message is
-// nil, and the context must hold the key. If key returns an error, the caller gets it. If the
-// connection to the owner fails, the call fails with Unavailable, and is not made again. The
-// Peers limit the addresses. The Client and the Peers stay the caller's. The error matches
-// core.ErrInvalid.
+// The function key determines a call's key from its full method and message. For a stream, the
+// message is nil, and the context must contain the key. If key returns an error, the call fails
+// with this error. If the connection to the owner fails, the call fails with Unavailable, and is
+// not repeated. The Peers limit the addresses to which calls may be sent. The caller still owns the
+// Client and the Peers. The error matches core.ErrInvalid.
 func NewConn(c *route.Client, peers *Peers, key func(ctx context.Context, method string, req any) (string, error), o *ClientOptions,
 ) (grpc.ClientConnInterface, error) {
 	if c == nil || peers == nil || key == nil {
@@ -63,13 +62,12 @@ func (k *keyed) NewStream(ctx context.Context, d *grpc.StreamDesc, method string
 	})
 }
 
-// owner takes the connection to the owner of a key.
 func (k *keyed) owner(key string) first {
 	return func() (*grpc.ClientConn, func(), error) {
 		at, err := k.c.Owner(key)
 		if err != nil {
 			return nil, nil, &OwnerError{Shard: at.Shard}
 		}
-		return k.peers.take("", at.Meta[DefaultAddressKey])
+		return k.peers.take("", at.Meta[defaultAddressKey])
 	}
 }

@@ -1,5 +1,5 @@
-// Package routegrpc takes gRPC calls to the owner of their shard, as package route does for HTTP
-// requests.
+// Package routegrpc routes each gRPC call to the owner of the call's shard, as package route does
+// for HTTP requests.
 //
 //	in, err := routegrpc.NewServer(elector, router, &routegrpc.Options{
 //		Shard: func(_ context.Context, method string, req any) (string, error) {
@@ -11,24 +11,26 @@
 //
 //	conn, err := grpc.NewClient(addr, grpc.WithUnaryInterceptor(routegrpc.UnaryClient(peers, nil)))
 //
-// A member publishes its address, a host and a port, in its metadata under the key "grpc".
-// route.FromContext returns the lease under which a call is served.
+// A member publishes its address, which is a host and a port, in its metadata under the key "grpc".
+// The function route.FromContext returns the lease under which a call is served.
 //
-// A forwarded call is marked in its metadata and is not forwarded again (one hop). A call that is
-// neither served nor forwarded ends with:
+// A forwarded call has a mark in its metadata and is not forwarded again (one hop). If a call is
+// neither served nor forwarded, its status is:
 //
 //   - FailedPrecondition, if another member owns the shard
 //   - Unavailable, if the shard has no owner
 //   - InvalidArgument, if the call names no shard
 //
-// In these cases, nothing was done. The details of the first two name the shard and its owner;
-// [Error] turns them into an *OwnerError. A forwarded call ends as the owner ended it. If the
-// answer was lost, it ends with Unavailable without such details, and may have been done.
+// In all three cases, the call was not carried out. In the first two cases, the status details
+// contain an ErrorInfo, in the domain tenure.route, with the shard and its owner. [Error] converts
+// this ErrorInfo into an *OwnerError. A forwarded call ends with the owner's status. If the owner's
+// answer was lost, the forwarded call ends with Unavailable without an ErrorInfo, and the owner may
+// have served the call.
 //
 // # What it does not do
 //
-// A Server answers a stream with the owner and never forwards it: see [Server.Stream] and
-// [StreamClient]. A stream that has begun does not move: it ends with the lease. The package does
-// not authenticate. A forwarded call carries the metadata of its caller, so the owner authenticates
-// it again.
+// A Server never forwards a stream, and answers with the owner instead. See [Server.Stream] and
+// [StreamClient]. A stream that has begun ends when the lease ends, and does not move to a new
+// owner. The package does not authenticate callers. A forwarded call carries its caller's metadata,
+// so that the owner can authenticate the caller again.
 package routegrpc

@@ -20,7 +20,8 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// orders stands for your own service. It serves health checks, whose code comes with gRPC; their Service is an order.
+// orders represents your own service. It serves health checks, whose code is part of gRPC. A
+// check's Service is the name of an order.
 type orders struct {
 	grpc_health_v1.UnimplementedHealthServer
 }
@@ -33,8 +34,8 @@ func (orders) Check(ctx context.Context, r *grpc_health_v1.HealthCheckRequest) (
 	return &grpc_health_v1.HealthCheckResponse{}, err
 }
 
-// A member serves the calls for the shards that it owns. It answers others with their owner, or
-// forwards them with Options.Peers.
+// A member serves the calls for the shards that it owns. It answers other calls with the owner or,
+// with Options.Peers, forwards them.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -48,7 +49,7 @@ func Example() {
 	}
 	defer backend.Close()
 	e, err := core.NewElector(backend, &core.Options{
-		Node: "a", Meta: map[string]string{routegrpc.DefaultAddressKey: l.Addr().String()},
+		Node: "a", Meta: map[string]string{"grpc": l.Addr().String()},
 		LockDir: "none", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

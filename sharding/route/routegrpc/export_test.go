@@ -2,7 +2,9 @@ package routegrpc
 
 import "google.golang.org/grpc"
 
-// Take takes a connection of p; done gives it back.
+var CheckAddress = checkAddress
+
+// Take takes one of p's connections. done releases the connection.
 func Take(p *Peers, address string) (done func(), err error) {
 	_, done, err = p.take("", address)
 	return done, err
@@ -15,5 +17,5 @@ func Kept(p *Peers) int {
 	return len(p.conns)
 }
 
-// Dial makes a connection of p without checking the address.
+// Dial opens a connection as p does, but without checking the address.
 func Dial(p *Peers, address string) (*grpc.ClientConn, error) { return p.dial(address) }

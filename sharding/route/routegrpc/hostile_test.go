@@ -16,7 +16,6 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// counted listens, and counts connections.
 func counted(t *testing.T, network, address string) (l net.Listener, connected *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen(network, address)
@@ -32,14 +31,15 @@ func counted(t *testing.T, network, address string) (l net.Listener, connected *
 				return
 			}
 			connected.Add(1)
-			_ = c.Close() // it only counts
+			_ = c.Close() // the listener only counts connections
 		}
 	}()
 	return l, connected
 }
 
-// TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
-// one. A call's metadata is not sent there, and no connection is made.
+// TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name
+// that resolves to such an address. A call's metadata is not sent to that address, and no
+// connection is made.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	l, connected := counted(t, "tcp", ":0")
 	_, port, err := net.SplitHostPort(l.Addr().String())
@@ -85,8 +85,8 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 }
 
-// TestSchemes: a text that gRPC would take for a scheme, and so for a file or an address of another
-// kind, is no address. A connection is always made to a host and a port.
+// TestSchemes: text that gRPC would interpret as a scheme, and thus as a file or another kind of
+// address, is refused. A connection is always made to a host and a port.
 func TestSchemes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, connected := counted(t, "unix", "443") // as unix:443 names it

@@ -13,21 +13,19 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// These are the domain and the reasons of the ErrorInfo in the status of a call that was not
-// served.
 const (
-	Domain        = "tenure.route"
-	ReasonOwner   = "NOT_OWNER" // another member owns the shard
-	ReasonUnowned = "NO_OWNER"  // the shard has no owner now
+	domain        = "tenure.route"
+	reasonOwner   = "NOT_OWNER" // another member owns the shard
+	reasonUnowned = "NO_OWNER"  // the shard has no owner now
 )
 
-// OwnerError is the error of a call that was not served. Nothing was done. If the shard has no
-// owner, Node is empty, and the error matches sharding.ErrNoOwner.
+// OwnerError reports that a call was not served. Nothing was done. If the shard has no owner, Node
+// is empty, and the error matches sharding.ErrNoOwner.
 type OwnerError struct {
 	Shard   string
-	Node    string     // of the owner
-	Address string     // of the owner; empty if it publishes none
-	Token   core.Token // of its lease
+	Node    string     // node of the owner
+	Address string     // address of the owner; empty if the owner publishes none
+	Token   core.Token // token of the owner's lease
 }
 
 func (e *OwnerError) Error() string {
@@ -37,18 +35,18 @@ func (e *OwnerError) Error() string {
 	return fmt.Sprintf("tenure: shard %q belongs to %q, with token %d: ask it at %q", e.Shard, e.Node, e.Token, e.Address)
 }
 
-// Is reports whether target is sharding.ErrNoOwner and there is no owner.
+// Is reports whether target is sharding.ErrNoOwner and the shard has no owner.
 func (e *OwnerError) Is(target error) bool { return target == sharding.ErrNoOwner && e.Node == "" }
 
-// NotApplied returns true: see core.NotApplied.
+// NotApplied returns true. See core.NotApplied.
 func (e *OwnerError) NotApplied() bool { return true }
 
 func (e *OwnerError) status() error {
-	code, reason := codes.FailedPrecondition, ReasonOwner
+	code, reason := codes.FailedPrecondition, reasonOwner
 	if e.Node == "" {
-		code, reason = codes.Unavailable, ReasonUnowned
+		code, reason = codes.Unavailable, reasonUnowned
 	}
-	st, err := status.New(code, e.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: map[string]string{
+	st, err := status.New(code, e.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: map[string]string{
 		"shard": e.Shard, "node": e.Node, "address": e.Address, "token": strconv.FormatInt(int64(e.Token), 10),
 	}})
 	if err != nil {
@@ -57,8 +55,8 @@ func (e *OwnerError) status() error {
 	return st.Err()
 }
 
-// Error returns the *OwnerError that a call's error carries, or err itself if it carries none.
-// Error checks the names and the address in it.
+// Error returns the *OwnerError that a call's error contains, or err if there is no *OwnerError.
+// Error checks the names and the address in the *OwnerError.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {
@@ -66,20 +64,20 @@ func Error(err error) error {
 	}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.GetDomain() != Domain {
+		if !ok || info.GetDomain() != domain {
 			continue
 		}
 		md := info.GetMetadata()
 		token, perr := strconv.ParseInt(md["token"], 10, 64)
 		e := &OwnerError{Shard: md["shard"], Node: md["node"], Address: md["address"], Token: core.Token(token)}
-		if CheckAddress(e.Address) != nil {
+		if checkAddress(e.Address) != nil {
 			e.Address = ""
 		}
 		switch {
 		case perr != nil || core.CheckShard(e.Shard) != nil:
-		case info.GetReason() == ReasonUnowned && st.Code() == codes.Unavailable:
+		case info.GetReason() == reasonUnowned && st.Code() == codes.Unavailable:
 			return &OwnerError{Shard: e.Shard}
-		case info.GetReason() == ReasonOwner && st.Code() == codes.FailedPrecondition && driver.CheckNode(e.Node) == nil:
+		case info.GetReason() == reasonOwner && st.Code() == codes.FailedPrecondition && driver.CheckNode(e.Node) == nil:
 			return e
 		}
 		return err

@@ -18,11 +18,10 @@ import (
 	"github.com/tenure-go/tenure/internal/peerdial"
 )
 
-// maxPeers is the largest number of connections to owners.
 const maxPeers = 256
 
-// Peers are connections to members. A connection is made on first use and kept. Peers are safe
-// for concurrent use.
+// Peers are connections to members. Peers open a connection on first use and keep it open. Peers
+// are safe for concurrent use.
 type Peers struct {
 	allow   func(address string) bool
 	options []grpc.DialOption
@@ -30,34 +29,35 @@ type Peers struct {
 	mu     sync.Mutex
 	closed bool
 	uses   uint64
-	conns  map[string]*peer // by use and address
+	conns  map[string]*peer // connections by use and address
 }
 
 type peer struct {
 	conn *grpc.ClientConn
 	busy int    // calls in progress
-	used uint64 // value of uses at the last call
+	used uint64 // the value of uses at the last call
 }
 
-// NewPeers returns Peers. Addresses come from members' metadata, or from a server's answer. allow
-// reports whether calls, with their credentials, may go to an address. A nil allow allows every
-// address that is not loopback, link-local, multicast or unspecified; a forwarding Server also
-// refuses addresses of its own machine. A name that resolves to such an address is refused in any
-// case. The environment's proxy is not used. The options are those of grpc.NewClient, and include
-// the application's credentials. The error is that of grpc.NewClient.
+// NewPeers returns Peers. Addresses come from members' metadata, or from a server's answer. The
+// function allow reports whether calls, with their credentials, may be sent to an address. If allow
+// is nil, Peers allow every address that is not loopback, link-local, multicast or unspecified. A
+// forwarding Server then also refuses its own machine's addresses. A name that resolves to such an
+// address is always refused. Peers ignore the environment's proxy settings. NewPeers passes the
+// options, such as the application's credentials, to grpc.NewClient, and returns the error from
+// grpc.NewClient.
 func NewPeers(allow func(address string) bool, options ...grpc.DialOption) (*Peers, error) {
 	p := &Peers{allow: allow, conns: make(map[string]*peer), options: append(slices.Clone(options), grpc.WithNoProxy())}
-	probe, err := p.dial("tenure.invalid:1") // it does not connect
+	probe, err := p.dial("tenure.invalid:1") // this does not connect
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: connections to peers: %w", core.ErrInvalid, err)
 	}
 	return p, probe.Close()
 }
 
-// forwarding begins the key of a connection for forwarded calls of a Server.
+// This prefix marks the keys of connections for calls that a Server forwards.
 const forwarding = "forward "
 
-// dial makes a connection to exactly this address, without gRPC's interpretation of schemes.
+// gRPC must not interpret the address as a URI with a scheme.
 func (p *Peers) dial(key string) (*grpc.ClientConn, error) {
 	address, forwards := strings.CutPrefix(key, forwarding)
 	dial := peerdial.Dial(p.allow != nil, forwards)
@@ -65,12 +65,11 @@ func (p *Peers) dial(key string) (*grpc.ClientConn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))...)
 }
 
-// errBusy: all maxPeers connections have calls in progress.
 var errBusy = fmt.Errorf("tenure: calls to %d owners are under way: %w", maxPeers, core.ErrRetry)
 
-// take returns a connection, for use "" or forwarding. done gives it back.
+// The argument use is either "" or forwarding. The function done releases the connection.
 func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), err error) {
-	if err := CheckAddress(address); err != nil {
+	if err := checkAddress(address); err != nil {
 		return nil, nil, err
 	}
 	p.mu.Lock()
@@ -105,8 +104,8 @@ func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), e
 	}, nil
 }
 
-// evict closes the least recently used connection without a call in progress. It returns false if
-// every one has such a call.
+// evict closes the least recently used connection that has no call in progress. If there is no such
+// connection, evict returns false.
 func (p *Peers) evict() bool {
 	oldest := ""
 	for a, c := range p.conns {
@@ -117,7 +116,7 @@ func (p *Peers) evict() bool {
 	if oldest == "" {
 		return false
 	}
-	_ = p.conns[oldest].conn.Close() // no call uses it
+	_ = p.conns[oldest].conn.Close() // no call uses the connection
 	delete(p.conns, oldest)
 	return true
 }
@@ -135,13 +134,12 @@ func (p *Peers) Close() error {
 	return errors.Join(errs...)
 }
 
-// maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress checks a member's address, which consists of a host and a port. It refuses a host
-// that is a scheme of gRPC, such as "unix" or "dns", because gRPC would not treat it as a host.
+// checkAddress checks a member's address, which consists of a host and a port. A host that is also
+// a gRPC scheme, such as "unix" or "dns", is refused, because gRPC would not treat it as a host.
 // The error matches core.ErrInvalid.
-func CheckAddress(address string) error {
+func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	n, perr := strconv.ParseUint(port, 10, 16)
 	if err != nil || perr != nil || n == 0 || host == "" || len(address) > maxAddress {

@@ -26,7 +26,6 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// member serves health checks, whose service names the shard.
 type member struct {
 	*core.Elector
 	grpc_health_v1.UnimplementedHealthServer
@@ -118,7 +117,7 @@ func start(t *testing.T, store *memory.Store, node string, peers *routegrpc.Peer
 	return m
 }
 
-// own has the member own a shard, and waits until all know it.
+// own makes the member own a shard, and waits until all members know this.
 func (m *member) own(shard string, all ...*member) *core.Lease {
 	m.t.Helper()
 	err := m.Contend(func(ctx context.Context, _ *core.Lease) error {
@@ -135,7 +134,6 @@ func (m *member) own(shard string, all ...*member) *core.Lease {
 	return m.Lease(shard)
 }
 
-// knows waits until a member knows the owner and its address.
 func (m *member) knows(shard string, owner *member, address string) {
 	m.t.Helper()
 	session := owner.View().Session
@@ -183,7 +181,7 @@ func TestServeForwardAnswer(t *testing.T) {
 	if err := b.check("s", nil, "authorization", "mine"); err != nil {
 		t.Errorf("forwarded: %v", err)
 	}
-	if md := a.seen.Load().(metadata.MD); fmt.Sprint(md.Get("authorization"), md.Get(routegrpc.ForwardedKey)) != "[mine] [b]" {
+	if md := a.seen.Load().(metadata.MD); fmt.Sprint(md.Get("authorization"), md.Get("tenure-forwarded")) != "[mine] [b]" {
 		t.Errorf("the owner gets the metadata %v", md)
 	}
 	lease := b.own("t", a)
@@ -201,7 +199,7 @@ func TestServeForwardAnswer(t *testing.T) {
 	}
 }
 
-// Members whose metadata name each other's address forward a call once.
+// A call is forwarded only once, even if two members publish each other's address.
 func TestOneHop(t *testing.T) {
 	store := memory.New()
 	a, b := start(t, store, "a", newPeers(t)), start(t, store, "b", newPeers(t))
@@ -248,8 +246,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// At most 256 connections are kept. The least recently used is closed first, and none that is in
-// use.
+// Up to 256 connections are kept. The least recently used connection is closed first, but never one
+// that is in use.
 func TestPeersAreBounded(t *testing.T) {
 	dialled := map[string]int{}
 	p, err := routegrpc.NewPeers(func(a string) bool {

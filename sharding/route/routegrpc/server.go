@@ -19,60 +19,59 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// DefaultAddressKey is the key of a member's metadata that holds its address.
-const DefaultAddressKey = "grpc"
+const defaultAddressKey = "grpc"
 
-// ForwardedKey is the metadata of a call that a member has forwarded.
-const ForwardedKey = "tenure-forwarded"
+// This metadata key marks a call that a member has forwarded.
+const forwardedKey = "tenure-forwarded"
 
-// BegunKey is the metadata of a stream whose client waits until it has begun. Stream then sends the
-// header before the handler runs, and the handler cannot add to it.
-const BegunKey = "tenure-begun"
+// This metadata key marks a stream whose client waits until the stream has begun. For such a
+// stream, Server.Stream sends the header before the handler runs, so the handler cannot add to the
+// header.
+const begunKey = "tenure-begun"
 
-// Options are the options of a Server.
+// Options configure a Server.
 type Options struct {
-	// Shard returns the shard of a call from its full method and message. If it returns an
-	// error, the answer is InvalidArgument with the error's text, or Unavailable if the error
-	// matches sharding.ErrNoOwner. Required.
+	// Shard determines a call's shard from its full method and message. If Shard returns an error
+	// that matches sharding.ErrNoOwner, the answer is Unavailable. For any other error, the answer
+	// is InvalidArgument with the error's text. Shard is required.
 	Shard func(ctx context.Context, method string, req any) (string, error)
-	// StreamShard returns the shard of a stream before any message is read, from its full
-	// method and its context, such as its metadata. An error has the same effect as an error of
-	// Shard. Required for Stream.
+	// StreamShard determines a stream's shard before any message is read, from the full method and,
+	// for example, the metadata in the context. An error has the same effect as one from Shard.
+	// Stream requires StreamShard.
 	StreamShard func(ctx context.Context, method string) (string, error)
-	// Unrouted reports whether this process serves a full method in any case, such as a health
-	// check. Nil, the default, routes all calls.
+	// Unrouted reports whether this process serves a method without routing, such as a health
+	// check. Its argument is the method's full name. Nil, the default, routes all calls.
 	Unrouted func(method string) bool
-	// Peers forwards a call for another member's shard, if it is of a Protocol Buffers method whose
-	// generated code is part of this program. By default, the Server answers with the owner. The
-	// Peers stay the caller's.
+	// Peers forwards calls for other members' shards. A forwarded method must use Protocol Buffers,
+	// and its generated code must be part of this program. By default, the Server does not forward
+	// calls, and answers with the owner instead. The caller still owns the Peers.
 	Peers *Peers
-	// AddressKey is the key of a member's metadata that holds its address. Default
-	// DefaultAddressKey.
+	// AddressKey is the metadata key of a member's address. The default is "grpc".
 	AddressKey string
 }
 
-// Server provides the interceptors of a gRPC server. It is safe for concurrent use.
+// Server provides interceptors for a gRPC server. A Server is safe for concurrent use.
 type Server struct {
 	e *core.Elector
 	r *sharding.Router
 	o Options
 }
 
-// NewServer returns a Server. The Router must be on the same Elector. Both stay the caller's.
-// The error matches core.ErrInvalid.
+// NewServer returns a Server. The Router must use the same Elector. The caller still owns the
+// Elector and the Router. The error matches core.ErrInvalid.
 func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error) {
 	if e == nil || r == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router and Options.Shard", core.ErrInvalid)
 	}
 	s := &Server{e: e, r: r, o: *o}
 	if s.o.AddressKey == "" {
-		s.o.AddressKey = DefaultAddressKey
+		s.o.AddressKey = defaultAddressKey
 	}
 	return s, nil
 }
 
-// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here also ends with
-// the lease, with the same cause.
+// Unary is a grpc.UnaryServerInterceptor. For a call that is served here, the context also ends
+// when the lease ends, with the same cause.
 func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(ctx, req)
@@ -91,15 +90,16 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, e.status()
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	if s.o.Peers == nil || e.Address == "" || len(md.Get(ForwardedKey)) > 0 {
+	if s.o.Peers == nil || e.Address == "" || len(md.Get(forwardedKey)) > 0 {
 		return nil, e.status()
 	}
 	return s.forward(ctx, req, info.FullMethod, md, e)
 }
 
-// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, as
-// Options.StreamShard says. It never forwards a stream, but answers with the owner. The context
-// of a stream that is served here also ends with the lease, with the same cause.
+// Stream is a grpc.StreamServerInterceptor. Stream routes a stream before its first message,
+// according to Options.StreamShard. Stream never forwards a stream, and answers with the owner
+// instead. For a stream that is served here, the context also ends when the lease ends, with the
+// same cause.
 func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(srv, stream)
@@ -117,7 +117,7 @@ func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	}
 	ctx, done := route.NewContext(stream.Context(), lease)
 	defer done()
-	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(BegunKey)) > 0 {
+	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(begunKey)) > 0 {
 		if err := stream.SendHeader(metadata.MD{}); err != nil {
 			return err
 		}
@@ -125,7 +125,6 @@ func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return next(srv, &served{stream, ctx})
 }
 
-// served is a stream with the context of a lease.
 type served struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -133,7 +132,7 @@ type served struct {
 
 func (s *served) Context() context.Context { return s.ctx }
 
-// named returns the answer to a call that names no shard, or nil if it names one.
+// If the call names a shard, the result is nil.
 func named(shard string, err error) error {
 	if err == nil {
 		err = core.CheckShard(shard)
@@ -147,27 +146,26 @@ func named(shard string, err error) error {
 	return nil
 }
 
-// owner returns the lease of a shard that is served here, or the other owner as an error.
+// If another member serves the shard, the error names the owner.
 func (s *Server) owner(shard string) (*core.Lease, *OwnerError) {
 	if lease := s.e.Lease(shard); lease != nil {
 		return lease, nil
 	}
 	owner, err := s.r.Owner(shard)
-	if err != nil || owner.Self { // this process owns it and does not serve it: it is starting or stopping
+	if err != nil || owner.Self { // this process owns the shard but does not serve it, because it is starting or stopping
 		return nil, &OwnerError{Shard: shard}
 	}
 	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
-	if CheckAddress(e.Address) != nil {
+	if checkAddress(e.Address) != nil {
 		e.Address = ""
 	}
 	return nil, e
 }
 
-// forward makes the call at the owner, marked as forwarded.
 func (s *Server) forward(ctx context.Context, req any, method string, md metadata.MD, e *OwnerError) (any, error) {
 	reply, err := replyOf(method)
 	if err != nil {
-		return nil, e.status() // the caller may ask the owner itself
+		return nil, e.status() // the caller may call the owner directly
 	}
 	conn, done, err := s.o.Peers.take(forwarding, e.Address)
 	if err != nil {
@@ -180,14 +178,13 @@ func (s *Server) forward(ctx context.Context, req any, method string, md metadat
 			out[k] = v
 		}
 	}
-	out.Set(ForwardedKey, s.e.View().Node)
+	out.Set(forwardedKey, s.e.View().Node)
 	if err := conn.Invoke(metadata.NewOutgoingContext(ctx, out), method, req, reply); err != nil {
 		return nil, err
 	}
 	return reply, nil
 }
 
-// replyOf returns a new message of the method's result type.
 func replyOf(method string) (proto.Message, error) {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)

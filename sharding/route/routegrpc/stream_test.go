@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// streams has one stream of each kind. Each answers a message with the member that served it. On
-// "wait" it waits until its context ends, and reports the reason.
+// streams contains one stream of each kind. Each stream answers a message with the name of the
+// member that served it. On "wait", the stream waits until its context ends, and reports the cause.
 func streams(m *member) []grpc.StreamDesc {
 	echo := func(_ any, s grpc.ServerStream) error {
 		if route.FromContext(s.Context()) == nil {
@@ -69,7 +69,6 @@ func (m *member) open(d *grpc.StreamDesc, shard string, client grpc.StreamClient
 	return conn.NewStream(ctx, d, "/test.Echo/"+d.StreamName)
 }
 
-// echo sends a message and returns the answer to it.
 func echo(s grpc.ClientStream, text string) (string, error) {
 	var reply wrapperspb.StringValue
 	// If the server ended the stream, RecvMsg returns the error.

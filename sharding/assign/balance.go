@@ -1,71 +1,73 @@
-package sharding
+package assign
 
 import (
 	"math"
 	"slices"
 )
 
-// Balance is the default Assigner. It weighs an even load against the number of moves. The zero
-// value is ready for use.
+// Balance, the default Assigner, weighs an even load against the number of moves. The zero value of
+// Balance is ready for use.
 //
-// While no loads are known, or all loads are about the same, it balances counts. Every member gets
-// the floor or the ceiling of its weighted share. Without rules, it makes the fewest moves that
-// lead there. With rules, the balance is as good as moves of single shards can make it.
+// While no loads are known, or all loads are about the same, Balance evens out the number of
+// shards. Every member gets its weighted share, rounded down or up. Without rules, Balance makes
+// the fewest moves that achieve these shares. With rules, Balance comes as close to these shares as
+// single-shard moves allow.
 //
-// With loads, it lowers the highest share of any member's capacity. A member's fair share of all
-// load is in proportion to its capacity. Its goal is that share. If its hottest key or whole shard
-// has more load, which cannot be divided, that load is the goal. If a member is above High times
-// its share, Balance relieves it down to Low, by as little load as possible. It gives load to a
-// member that is below half its share. In a Keyspace, it splits hot ranges, gives a hot key its
-// own range, and merges cold neighbours.
+// If the loads differ, Balance lowers the highest ratio of load to capacity among the members. A
+// member's fair share of all load is proportional to its capacity, and is normally the member's
+// goal. If a single key or indivisible shard of the member has more load than this share, that load
+// is the goal. If a member's load is above High times its share, Balance lowers the load to Low
+// times the share, and moves the least possible load. Balance also moves load to members that are
+// below half their share. In a Keyspace, Balance splits hot ranges, gives each hot key its own
+// range, and merges cold neighbors.
 //
-// MovesPerMinute limits moves that balance the members. The limit is half of all load if a member
-// is new or above its capacity. The same applies if a member is half a share above its goal and
-// MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer. Orphans,
-// drains and rules do not count.
+// MovesPerMinute limits the moves that balance the members. The limit rises to half of all load if
+// a member is new or above its capacity. The limit also rises if a member is half a share above its
+// goal and relief at MovesPerMinute would take more than 90 s. The limit falls again a minute after
+// the reason no longer applies. Moves that a lost owner, a drain or a rule causes do not count
+// toward the limit.
 type Balance struct {
 	// Rules restrict ownership.
 	Rules Rules `yaml:"rules"`
-	// High is a multiple of a member's share of the load, above which Balance relieves the member.
-	// Default 1.1; at least Low.
+	// High is the multiple of a member's share above which Balance moves load away from the member.
+	// The default is 1.1, and the minimum is Low.
 	High float64 `yaml:"high"`
-	// Low is the multiple of the share down to which Balance relieves it. Default 1.04; at least 1.
+	// Low is the multiple of a member's share to which Balance lowers the member's load. The
+	// default is 1.04, and the minimum is 1.
 	Low float64 `yaml:"low"`
-	// MovesPerMinute is the part of all load that moves in a minute to balance the members. A
-	// single shard with more load, which cannot be divided, may move. Default 0.02. See
+	// MovesPerMinute is the maximum fraction of all load that moves in a minute to balance the
+	// members. An indivisible shard with more load may still move. The default is 0.02. See
 	// Cluster.Moved.
 	MovesPerMinute float64 `yaml:"moves_per_minute"`
-	// Budget is the number of shards that one plan moves to balance the members; 0: no limit. The
-	// next plan continues.
+	// Budget limits how many shards one plan moves to balance the members. Later plans move the
+	// rest. By default (0), there is no limit.
 	Budget int `yaml:"budget"`
-	// Reserve is the part of Member.Capacity that is kept for future load, if the members have as
-	// much. Default 0.2; negative: none.
+	// Reserve is the fraction of Member.Capacity that Balance keeps free for future load, if the
+	// members have enough capacity. The default is 0.2. A negative value means no reserve.
 	Reserve float64 `yaml:"reserve"`
-	// SplitAbove is the load, as a part of the mean member's share, above which a range is split,
-	// into ranges of at most half of SplitAbove. Default 0.3.
+	// SplitAbove is the load above which Balance splits a range, as a fraction of the members' mean
+	// share. The load of each new range is at most half of this limit. The default is 0.3.
 	SplitAbove float64 `yaml:"split_above"`
-	// MinShards is the least number of ranges: below it the hottest are split, if they can be.
-	// Default: the number with which the Keyspace began.
+	// MinShards is the minimum number of ranges. With fewer ranges, Balance splits the hottest
+	// divisible ranges. The default is the Keyspace's initial number of ranges.
 	MinShards int `yaml:"min_shards"`
-	// MaxShards is the largest number of ranges: above it the coldest are merged. Default: MinShards
-	// and 16 for each member.
+	// MaxShards is the maximum number of ranges. With more ranges, Balance merges the coldest
+	// ranges. The default is MinShards plus 16 for each member.
 	MaxShards int `yaml:"max_shards"`
 }
 
 var _ Assigner = Balance{}
 
 const (
-	// If a member is above urgent times its share, the larger limit applies. It does not apply if
-	// MovesPerMinute would relieve the member within patience minutes.
+	// If a member's load is above urgent times its share, the higher limit applies, unless the
+	// member can be relieved at MovesPerMinute within patience minutes.
 	urgent, patience = 1.5, 1.5
-	// urgentMoves is the larger limit, as a part of all load in a minute.
+	// The higher limit is a fraction of all load in a minute.
 	urgentMoves = 0.5
-	// alike is a ratio of the greatest load of a shard to the least. Up to it, all loads count as
-	// the same.
+	// Up to this ratio of the highest shard load to the lowest, all loads count as the same.
 	alike = 1.25
 )
 
-// resolve returns the assigner with its defaults, for a number of members.
 func (a Balance) resolve(c *Cluster, members int) Balance {
 	either := func(x, def float64) float64 {
 		if x > 0 {
@@ -91,8 +93,9 @@ func (a Balance) resolve(c *Cluster, members int) Balance {
 	return a
 }
 
-// check returns an error if a value is not one that the comments allow.
-func (a Balance) check() error {
+// Validate returns an error that matches core.ErrInvalid if a field has a value that its comment
+// excludes.
+func (a Balance) Validate() error {
 	for _, x := range []struct {
 		name string
 		v    float64
@@ -101,16 +104,16 @@ func (a Balance) check() error {
 		{"Budget", float64(a.Budget)}, {"MinShards", float64(a.MinShards)}, {"MaxShards", float64(a.MaxShards)},
 	} {
 		if !(x.v >= 0) || math.IsInf(x.v, 0) {
-			return optErr("Balance.%s %v is no number of 0 or more: leave it 0 for its default", x.name, x.v)
+			return invalid("Balance.%s %v is no number of 0 or more: leave it 0 for its default", x.name, x.v)
 		}
 	}
 	switch {
 	case a.Low != 0 && a.Low < 1 || a.High != 0 && a.High < max(a.Low, 1):
-		return optErr("Balance.Low %v, Balance.High %v: use at least 1 for both, and no Low above High", a.Low, a.High)
+		return invalid("Balance.Low %v, Balance.High %v: use at least 1 for both, and no Low above High", a.Low, a.High)
 	case a.MaxShards != 0 && a.MaxShards < a.MinShards:
-		return optErr("Balance.MinShards %d is above Balance.MaxShards %d: lower it", a.MinShards, a.MaxShards)
+		return invalid("Balance.MinShards %d is above Balance.MaxShards %d: lower it", a.MinShards, a.MaxShards)
 	case math.IsNaN(a.Reserve) || a.Reserve > 1:
-		return optErr("Balance.Reserve %v is above 1: use a part such as 0.2", a.Reserve)
+		return invalid("Balance.Reserve %v is above 1: use a part such as 0.2", a.Reserve)
 	}
 	return a.Rules.check()
 }
@@ -133,7 +136,7 @@ func (a Balance) Plan(c *Cluster) *Plan {
 	return p
 }
 
-// byCount gives every member its share of the number of shards.
+// byCount gives every member its share of the shards, regardless of load.
 func (l *loads) byCount() {
 	d, share := l.d, l.share
 	l.sum()
@@ -162,12 +165,13 @@ func (l *loads) byCount() {
 	l.sum()
 }
 
-// byRules gives every member its share of the number of shards, as far as rules allow.
+// byRules gives every member its share of the shards, as far as the rules allow.
 func (l *loads) byRules(limit float64) {
 	d, share := l.d, l.share
 	d.grant(func(int32) float64 { return 1 }, func(m int32) float64 { return float64(share[m]) }, 0)
 	d.place(func(_, m int32) float64 { return float64(d.have[m]-share[m]) / float64(max(share[m], 1)) }, func(int32, int32) {})
-	// Shards bound to a zone are first shared among its members. Then other shards make room.
+	// First, the shards that are bound to a zone are distributed among the zone's members. Then,
+	// other shards make room for the bound shards.
 	bound := make([]int, len(share))
 	for s, o := range d.owner {
 		if d.rules.bound(int32(s)) {
@@ -201,7 +205,6 @@ func (l *loads) byRules(limit float64) {
 	}
 }
 
-// byLoad evens out the members' loads.
 func (l *loads) byLoad() {
 	d := l.d
 	d.grant(func(s int32) float64 { return l.shard[s] }, func(m int32) float64 {
@@ -224,7 +227,7 @@ func (l *loads) byLoad() {
 	l.fill(limit)
 }
 
-// relieve moves load from members above High until they are at Low, the hottest member first.
+// Beginning with the hottest member, relieve lowers the load of members above High to Low.
 func (l *loads) relieve(limit float64) {
 	var hot []int32
 	for m := range l.of {
@@ -255,15 +258,15 @@ func (l *loads) relieve(limit float64) {
 	}
 }
 
-// fill gives load from the members with the highest shares to members that are new or below half
-// their share. It leaves half of MovesPerMinute to relief. If a few keys have so much of the load
-// that no other member has a whole share, the share is computed without that load.
+// fill moves load from the members with the highest shares to members that are new or below half
+// their share. Half of MovesPerMinute is left for relieve. A few keys may have so much of the load
+// that no other member can reach its share. The second call to fillTo therefore computes the share
+// without these keys.
 func (l *loads) fill(limit float64) {
 	l.fillTo(l.total/l.caps, limit)
 	l.fillTo(l.divisible(), limit)
 }
 
-// fillTo fills members up to a part of their capacity.
 func (l *loads) fillTo(part, limit float64) {
 	fair := func(m int32) float64 { return part * l.cap[m] }
 	for i := range l.of {
@@ -291,12 +294,12 @@ func (l *loads) fillTo(part, limit float64) {
 	}
 }
 
-// trifle is the part of the mean member's share below which a shard's load is not worth a move.
+// A shard with less load than this fraction of the mean member's share is not worth a move.
 const trifle = 1e-4
 
-// step moves one shard from a member to another, or to the member whose share is then the lowest.
-// It takes the largest shard of at most want that fits, or otherwise the smallest above, if it
-// helps.
+// step moves one shard from a member to another, or to the member that then has the lowest share.
+// It takes the largest fitting shard with a load of at most want. If no shard fits, it takes the
+// smallest shard above want, provided that this move helps.
 func (l *loads) step(from, to int32, want, limit float64) bool {
 	coldest := to
 	if to == None {
@@ -324,12 +327,12 @@ func (l *loads) step(from, to int32, want, limit float64) bool {
 	return false
 }
 
-// maxTries limits the shards of a member that step tries, of each kind, if rules or a budget forbid
-// the first.
+// While rules or a budget forbid moves, step tries up to maxTries shards of each kind for one
+// member.
 const maxTries = 32
 
-// try moves the shard at a place of a member's list, if it helps. If it is larger than wanted, it
-// must lower the higher share of the two members by at least half of the giver's loss.
+// If the shard is larger than wanted, its move must lower the higher of the two members' shares by
+// at least half of what the giver loses.
 func (l *loads) try(from, to int32, at int, limit float64, larger bool) bool {
 	d, s, why := l.d, l.lists[from][at], Loaded
 	x := l.shard[s]

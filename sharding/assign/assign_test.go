@@ -1,6 +1,7 @@
-package sharding
+package assign
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -12,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// leastMoves returns the lower bound, computed plainly: it tries every assignment of the ceilings,
-// and counts the excess of each member, and the shards without an owner.
+// leastMoves computes the minimum number of moves in a simple way. It tries every distribution of
+// the larger shares, and counts each member's excess and the shards without an owner.
 func leastMoves(c *Cluster) int {
 	total, orphans := int64(0), 0
 	have := make([]int, len(c.Members))
@@ -50,8 +51,8 @@ func leastMoves(c *Cluster) int {
 	return least
 }
 
-// randomCluster returns a cluster after joins, leaves and changes of weight: owners at random, some
-// members empty, some shards without an owner.
+// randomCluster returns a cluster after joins, leaves and changes of weight. Owners are random,
+// some members are empty, and some shards have no owner.
 func randomCluster(rng *rand.Rand, weighted bool) *Cluster {
 	c := &Cluster{}
 	for i := range 1 + rng.IntN(8) {
@@ -72,7 +73,7 @@ func randomCluster(rng *rand.Rand, weighted bool) *Cluster {
 	return c
 }
 
-// checkPlan checks that a plan is complete and within its shares, and that its parts agree.
+// checkPlan checks that a plan is complete and consistent, and keeps to its shares.
 func checkPlan(t *testing.T, c *Cluster, p *Plan) {
 	t.Helper()
 	have := make([]int, len(c.Members))
@@ -98,8 +99,8 @@ func checkPlan(t *testing.T, c *Cluster, p *Plan) {
 	}
 }
 
-// TestBalanceMovesTheLeast: 10,000 random cases each, and chains of joins, leaves and changes of
-// weight from plan to plan.
+// TestBalanceMovesTheLeast checks 10,000 random cases with and without weights, and chains of
+// joins, leaves and changes of weight.
 func TestBalanceMovesTheLeast(t *testing.T) {
 	t.Parallel()
 	for _, weighted := range []bool{false, true} {
@@ -139,7 +140,6 @@ func extremes(n []int) (lo, hi int) {
 	return lo, hi
 }
 
-// carryOut returns the shards after a plan.
 func carryOut(c *Cluster, p *Plan, number int64) []Shard {
 	out := append([]Shard(nil), c.Shards...)
 	for _, m := range p.Moves {
@@ -148,7 +148,6 @@ func carryOut(c *Cluster, p *Plan, number int64) []Shard {
 	return out
 }
 
-// change is one join, leave or change of weight.
 func change(rng *rand.Rand, c *Cluster, weighted bool) *Cluster {
 	out := &Cluster{Members: append([]Member(nil), c.Members...), Shards: append([]Shard(nil), c.Shards...)}
 	i := rng.IntN(len(out.Members))
@@ -171,7 +170,6 @@ func change(rng *rand.Rand, c *Cluster, weighted bool) *Cluster {
 	return out
 }
 
-// even returns a balanced cluster.
 func even(members, shards int) *Cluster {
 	c := &Cluster{}
 	for i := range members {
@@ -185,8 +183,8 @@ func even(members, shards int) *Cluster {
 	return c
 }
 
-// A member that returns gets its former shards back, so that a rolling restart moves no shard more
-// than twice.
+// A member that returns gets its former shards back, so a rolling restart moves each shard at most
+// twice.
 func TestRestartMovesTwice(t *testing.T) {
 	t.Parallel()
 	c := even(5, 1000)
@@ -229,7 +227,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		t.Errorf("%d moves, share %d", len(p.Moves), p.Share[1])
 	}
 
-	// Full: keeps what it has, gets nothing.
+	// A full member keeps its shards, and gets no others.
 	c = even(4, 100)
 	for s := range c.Shards {
 		if c.Shards[s].Owner == 2 && s%2 == 0 {
@@ -245,7 +243,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		}
 	}
 
-	// All drained: no shard is left without an owner.
+	// If all members are drained, no shard is left without an owner.
 	c = even(3, 10)
 	for i := range c.Members {
 		c.Members[i].Drain = true
@@ -254,7 +252,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		t.Errorf("%d moves although nobody is left", len(p.Moves))
 	}
 
-	// Budget and Fixed: the rest comes later.
+	// If Budget or Fixed prevents moves, the remaining shards move later.
 	c = even(2, 100)
 	c.Members = append(c.Members, Member{ID: "x", Node: "x", Weight: 1})
 	total := 0
@@ -319,7 +317,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Replicas of one thing are in as many zones as possible.
+// The shards of a group are in as many zones as possible.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -384,9 +382,9 @@ func TestBalanceByLoad(t *testing.T) {
 			}
 		}
 		if relative(c, p.Owner) > 1.1 {
-			continue // near the upper bound, without having passed it
+			continue // near the upper bound, but not above it
 		}
-		// Within the hysteresis nothing moves.
+		// Within the hysteresis, no shard moves.
 		c.Shards = carryOut(c, p, 2)
 		for s := range c.Shards {
 			c.Shards[s].Load *= 0.95 + rng.Float64()/10
@@ -395,7 +393,8 @@ func TestBalanceByLoad(t *testing.T) {
 			t.Fatalf("%d moves after a small change", len(q.Moves))
 		}
 	}
-	// One hot shard: the shards beside it move, and it does not move back and forth.
+	// If one shard is hot, the other shards of its owner move, and the hot shard does not move back
+	// and forth.
 	c := even(4, 40)
 	for s := range c.Shards {
 		c.Shards[s].Load = 1
@@ -408,7 +407,7 @@ func TestBalanceByLoad(t *testing.T) {
 		}
 		c.Shards = carryOut(c, p, int64(round+2))
 	}
-	// The budget, and what is fixed.
+	// The budget and fixed shards limit the moves.
 	c = even(2, 100)
 	for s := range c.Shards {
 		c.Shards[s].Owner, c.Shards[s].Fixed = 0, s >= 20
@@ -439,7 +438,6 @@ func TestPlanningTime(t *testing.T) {
 	}
 }
 
-// change2 removes one member.
 func change2(c *Cluster, i int32) *Cluster {
 	out := &Cluster{Members: append(append([]Member(nil), c.Members[:i]...), c.Members[i+1:]...), Shards: append([]Shard(nil), c.Shards...)}
 	for s := range out.Shards {
@@ -451,4 +449,108 @@ func change2(c *Cluster, i int32) *Cluster {
 		}
 	}
 	return out
+}
+
+// After a member's death, the heirs make the other members' shares as even as a plan would.
+func TestHeirsKeepTheBalance(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 300 {
+		c := even(2+rng.IntN(9), rng.IntN(200))
+		if rng.IntN(2) == 0 {
+			for i := range c.Members {
+				c.Members[i].Weight = int32(1 + rng.IntN(3))
+			}
+			c.Shards = carryOut(c, Balance{}.Plan(c), 2)
+		}
+		owner := make([]int32, len(c.Shards))
+		for s := range owner {
+			owner[s] = c.Shards[s].Owner
+		}
+		hs := Heirs(c.Members, owner)
+		dead := int32(rng.IntN(len(c.Members)))
+		next := change2(c, dead)
+		for s := range owner {
+			if owner[s] != dead {
+				continue
+			}
+			h := hs[s]
+			if h == dead || h == None {
+				t.Fatalf("the heir of shard %d is %d", s, h)
+			}
+			if next.Shards[s].Owner = h; h > dead {
+				next.Shards[s].Owner--
+			}
+		}
+		equal := true
+		for _, m := range c.Members {
+			equal = equal && m.Weight == c.Members[0].Weight
+		}
+		p := Balance{}.Plan(next)
+		if equal && len(p.Moves) != 0 {
+			t.Fatalf("after the heirs a plan moves %d", len(p.Moves))
+		}
+		if len(p.Moves) > len(c.Members) {
+			t.Fatalf("after the heirs a weighted plan moves %d", len(p.Moves))
+		}
+	}
+}
+
+// The budget for a plan after one join is 20 ms.
+func BenchmarkPlan100kShards100Members(b *testing.B) {
+	c := even(100, 100_000)
+	c.Members = append(c.Members, Member{ID: "x", Node: "x", Weight: 1})
+	b.ReportAllocs()
+	for b.Loop() {
+		if p := (Balance{}).Plan(c); len(p.Moves) != 990 {
+			b.Fatal(len(p.Moves))
+		}
+	}
+}
+
+// TestExplainIsBounded: the length of an explanation is limited. A reason in the store may be
+// longer than the reasons that members write.
+func TestExplainIsBounded(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{
+		Members: []Member{{ID: "1", Node: "a", Weight: 1, Drain: true, Ineligible: strings.Repeat("é", maxWhy)},
+			{ID: "2", Node: "b", Weight: 1}},
+		Shards: []Shard{{Name: "eu"}},
+	}
+	p := Balance{}.Plan(c)
+	want := "eu from a (share 0) to b (share 1): its owner is not eligible: " + strings.Repeat("é", maxWhy/2) + "..."
+	if got := p.Explain(c, p.Moves[0]); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestValidate: a plan is refused if it names shards or members that the cluster does not have.
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	c := even(2, 3)
+	for name, change := range map[string]func(p *Plan){
+		"owner of each":         func(p *Plan) { p.Owner = p.Owner[:2] },
+		"to member 2 of 2":      func(p *Plan) { p.Owner[1] = 2 },
+		"to member -2 of 2":     func(p *Plan) { p.Owner[1] = -2 },
+		"moves shard 3 of 3":    func(p *Plan) { p.Moves = []Move{{Shard: 3}} },
+		"splits shard -1 of 3":  func(p *Plan) { p.Splits = []Split{{Shard: -1}} },
+		"at 16 hashes":          func(p *Plan) { p.Splits = []Split{{At: make([]uint64, 16)}} },
+		"into shard 7 of 3":     func(p *Plan) { p.Merges = []Merge{{To: 7}} },
+		"merges shard -1 into ": func(p *Plan) { p.Merges = []Merge{{From: -1}} },
+		"":                      func(*Plan) {},
+	} {
+		p := Balance{}.Plan(c)
+		change(p)
+		err := p.Validate(c)
+		if name == "" {
+			if err != nil {
+				t.Error(err)
+			}
+		} else if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want an error with %q", err, name)
+		}
+	}
+	if err := (*Plan)(nil).Validate(c); !errors.Is(err, core.ErrInvalid) {
+		t.Error(err)
+	}
 }

@@ -1,4 +1,4 @@
-package sharding
+package assign
 
 import (
 	"cmp"
@@ -6,21 +6,20 @@ import (
 	"slices"
 )
 
-// loads are the members' loads while a plan is made.
 type loads struct {
 	d      *draft
 	a      Balance
-	known  bool      // the load of some shard is known
-	counts bool      // counts of shards stand for loads
-	shard  []float64 // by shard; the mean if it is unknown
+	known  bool      // the load of at least one shard is known
+	counts bool      // counts of shards represent loads
+	shard  []float64 // by shard; the mean load if the load is unknown
 	total  float64
 	share  []int // by member: number of shards at equal loads
 	of     []float64
-	cap    []float64 // in one unit, for all; never 0, because it is a divisor
+	cap    []float64 // in the same unit for all members; never 0, because it is a divisor
 	caps   float64
 	unit   float64 // the mean member's share of the load
-	// hot is the largest part of a member's load that cannot be divided. held is the largest such
-	// part in shards that are not in the member's list.
+	// These are the largest indivisible parts of each member's load: hot among all its shards, and
+	// held among those that are not in its list.
 	hot, held []float64
 	lists     [][]int32 // by member: shards that may be moved
 	ascending []bool    // by member: the list is in the order of loads
@@ -31,10 +30,10 @@ type loads struct {
 	moves      int
 	moved      float64 // load moved to balance the members
 	unfinished bool
-	alarm      bool // some member has far too much load, or is new
+	alarm      bool // a member is new or has far too much load
 }
 
-// wish requests smaller ranges of a member, of at most that load.
+// wish requests that a member's ranges be split, so that each has at most the given load.
 type wish struct {
 	member int32
 	size   float64
@@ -76,11 +75,11 @@ func newLoads(d *draft, a Balance) *loads {
 	return l
 }
 
-// told reports whether the load is known. If Parts is set, the load may be 0.
+// If Parts is set, a known load may be 0.
 func (s *Shard) told() bool { return s.Load > 0 || s.Parts != nil }
 
-// capacities fills in the members' capacities, either their own or ones derived from others by
-// weight. It returns the number of members that have any capacity.
+// If a member publishes no capacity, its capacity is derived from the other members' capacities by
+// weight. The result is the number of members that have any capacity.
 func (l *loads) capacities() (members int) {
 	weight, _, _ := weights(l.d.c.Members, l.d.fits)
 	said, of := 0.0, 0.0
@@ -108,7 +107,7 @@ func (l *loads) capacities() (members int) {
 	return members
 }
 
-// even reports whether counts of shards may stand for loads.
+// If the result is true, a plan may balance the number of shards instead of their loads.
 func (l *loads) even() bool {
 	if !l.known {
 		return true
@@ -121,7 +120,6 @@ func (l *loads) even() bool {
 	return slices.Max(l.shard) <= alike*slices.Min(l.shard)
 }
 
-// sum adds up the members' loads.
 func (l *loads) sum() {
 	clear(l.of)
 	for s, o := range l.d.owner {
@@ -131,11 +129,10 @@ func (l *loads) sum() {
 	}
 }
 
-// fair returns a member's share of all load.
 func (l *loads) fair(m int32) float64 { return l.total * l.cap[m] / l.caps }
 
-// divisible returns the average share of their capacity that members use. It leaves out members
-// whose load that cannot be divided is above that average, together with that load.
+// divisible returns the average fraction of capacity that members use, without members whose
+// indivisible load is above that average, and without this load.
 func (l *loads) divisible() float64 {
 	total, caps := l.total, l.caps
 	full := make([]bool, len(l.of))
@@ -151,12 +148,11 @@ func (l *loads) divisible() float64 {
 	return max(total, 0) / caps
 }
 
-// usable returns a member's capacity without the reserve, or 0 if it is unknown.
+// If the member's capacity is unknown, usable returns 0.
 func (l *loads) usable(m int32) float64 { return (1 - l.a.Reserve) * l.d.c.Members[m].Capacity }
 
-// level returns a member's goal plus x-1 times its fair share. The goal is the fair share, or
-// the load that cannot be divided if it is larger. Near the member's capacity, the second part
-// is halved.
+// level returns a member's goal, which is its fair share or its indivisible load, whichever is
+// larger, plus x-1 times its fair share. Near the member's capacity, the addition is halved.
 func (l *loads) level(m int32, x float64) float64 {
 	fair := l.fair(m)
 	goal, above := max(fair, l.hot[m]), (x-1)*fair
@@ -166,8 +162,8 @@ func (l *loads) level(m int32, x float64) float64 {
 	return goal + above
 }
 
-// limit returns the part of all load that may move in a minute. It is urgentMoves if
-// MovesPerMinute is too little now, or was too little recently.
+// limit returns the fraction of all load that may move in a minute. If MovesPerMinute is too low
+// now, or was too low recently, the result is urgentMoves.
 func (l *loads) limit() float64 {
 	over, excess := false, 0.0
 	for i := range l.of {
@@ -186,13 +182,11 @@ func (l *loads) limit() float64 {
 	return l.a.MovesPerMinute
 }
 
-// open reports whether a member may get more shards.
 func (l *loads) open(m int32) bool {
 	return l.d.fits[m] && l.cap[m] > 1e-9 && !l.d.c.Members[m].Full
 }
 
-// affords reports whether the budgets allow a move. A single shard with a load above the limit may
-// move in a minute if it cannot be divided.
+// Once per minute, one indivisible shard may move although its load is above the limit.
 func (l *loads) affords(s int32, limit float64) bool {
 	if l.free(s) {
 		return true
@@ -207,7 +201,6 @@ func (l *loads) affords(s int32, limit float64) bool {
 	return true
 }
 
-// spend counts a move.
 func (l *loads) spend(s int32) {
 	if l.free(s) {
 		return
@@ -218,10 +211,9 @@ func (l *loads) spend(s int32) {
 	}
 }
 
-// free reports whether a shard moves in any case.
+// free reports whether a shard moves in any case, so that its load does not count.
 func (l *loads) free(s int32) bool { return l.d.owner[s] != l.d.c.Shards[s].Owner }
 
-// heat finds each member's largest load that cannot be divided.
 func (l *loads) heat() {
 	for s, o := range l.d.owner {
 		if o == None {
@@ -235,7 +227,7 @@ func (l *loads) heat() {
 	}
 }
 
-// give moves a shard at a place of its owner's list. A moved shard is in no list.
+// A moved shard is no longer in any member's list.
 func (l *loads) give(s int32, at int, from, to int32) {
 	x := l.shard[s]
 	l.of[from] -= x
@@ -252,7 +244,7 @@ func (l *loads) give(s int32, at int, from, to int32) {
 	}
 }
 
-// coldest returns the open member that would have the lowest share with an additional load x.
+// coldest returns the open member that would have the lowest share with x more load.
 func (l *loads) coldest(from int32, x float64) int32 {
 	best := int32(None)
 	for i := range l.of {
@@ -263,11 +255,10 @@ func (l *loads) coldest(from int32, x float64) int32 {
 	return best
 }
 
-// sorted returns a member's list in the order of loads.
 func (l *loads) sorted(m int32) []int32 {
 	if !l.ascending[m] {
 		l.ascending[m] = true
-		// A range whose load is not known yet stays, and so does a range that this plan placed.
+		// A range whose load is not known yet, or that this plan placed, stays.
 		l.lists[m] = slices.DeleteFunc(l.lists[m], func(s int32) bool {
 			x := &l.d.c.Shards[s]
 			return x.Owner != m || x.ranged() && !x.told()
@@ -277,7 +268,6 @@ func (l *loads) sorted(m int32) []int32 {
 	return l.lists[m]
 }
 
-// search returns the first place of a list with at least that load.
 func (l *loads) search(list []int32, load float64) (int, bool) {
 	return slices.BinarySearchFunc(list, load, func(s int32, x float64) int { return cmp.Compare(l.shard[s], x) })
 }

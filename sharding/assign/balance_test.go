@@ -1,4 +1,4 @@
-package sharding
+package assign
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// loadedCluster returns a cluster of any kind: some shards with ranges, and loads over three orders
-// of magnitude, some of them unknown.
+// loadedCluster returns a random cluster. Some shards have ranges, some loads are unknown, and the
+// loads cover three orders of magnitude.
 func loadedCluster(rng *rand.Rand) *Cluster {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	c := &Cluster{Frozen: one(20), Urgent: one(4), Begun: rng.IntN(20)}
@@ -38,7 +38,7 @@ func loadedCluster(rng *rand.Rand) *Cluster {
 	slices.Sort(cuts)
 	for i := range named + ranges {
 		s := Shard{Name: fmt.Sprintf("orders-%04d", i), Owner: int32(rng.IntN(len(c.Members)+1)) - 1, Moved: int64(rng.IntN(4)),
-			Load: 10 * math.Pow(float64(1+rng.IntN(100)), -zipf), Fixed: one(9), Range: empty}
+			Load: 10 * math.Pow(float64(1+rng.IntN(100)), -zipf), Fixed: one(9), Range: Range{1, 1}}
 		if one(2) {
 			s.Owner = int32(rng.IntN(min(3, len(c.Members))))
 		}
@@ -95,13 +95,13 @@ func randomParts(rng *rand.Rand, r Range, load float64) []Part {
 	return parts
 }
 
-// facts are the properties of a cluster that a test needs, computed plainly.
+// facts contains the properties of a cluster that a test needs, computed in a simple way.
 type facts struct {
 	load  []float64
 	total float64
 	fits  []bool
 	cap   []float64
-	open  bool // some member may be given shards
+	open  bool // some member may get shards
 }
 
 func factsOf(c *Cluster) *facts {
@@ -127,7 +127,7 @@ func (f *facts) highest(owner []int32) float64 {
 	return worst
 }
 
-// TestBalanceKeepsItsPromises: 20,000 random clusters, one promise after the other.
+// TestBalanceKeepsItsPromises checks each promise on 20,000 random clusters.
 func TestBalanceKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(11, 13))
@@ -146,7 +146,7 @@ func TestBalanceKeepsItsPromises(t *testing.T) {
 		if i%10 == 0 && !reflect.DeepEqual(p, a.Plan(before)) {
 			t.Fatalf("%d: the same cluster has two plans", i)
 		}
-		checkShape(t, c, p)
+		CheckShape(t, c, p)
 		checkPromises(t, c, a, p, seen)
 		if t.Failed() {
 			t.Fatalf("%d: %+v\nof %+v\nis %+v", i, a, c, p)
@@ -172,7 +172,7 @@ func cloneCluster(c *Cluster) *Cluster {
 func checkPromises(t *testing.T, c *Cluster, a Balance, p *Plan, seen map[string]int) {
 	f := factsOf(c)
 	moved, balanced, largest := 0.0, 0, 0.0
-	after := make([]int32, len(c.Shards)) // without what is moved for balance's sake
+	after := make([]int32, len(c.Shards)) // without the moves that balance the members
 	moving := map[int32]bool{}
 	for s := range after {
 		if after[s] = p.Owner[s]; p.Owner[s] == None {
@@ -211,7 +211,7 @@ func checkPromises(t *testing.T, c *Cluster, a Balance, p *Plan, seen map[string
 	if a.Budget > 0 && balanced > a.Budget {
 		t.Errorf("%d moves with a budget of %d", balanced, a.Budget)
 	}
-	// The promise of the minute.
+	// The load that moves in a minute is limited.
 	known := slices.ContainsFunc(c.Shards, func(s Shard) bool { return s.Load > 0 })
 	limit := cmpOr(a.MovesPerMinute, 0.02)
 	if p.Urgent || c.Urgent {
@@ -224,7 +224,7 @@ func checkPromises(t *testing.T, c *Cluster, a Balance, p *Plan, seen map[string
 	if known && (math.Abs(moved-p.Moved) > 1e-9 || c.Moved+moved > limit*f.total*(1+1e-9) && moved > 0 && !single) {
 		t.Errorf("%v moves after %v, of %v, and the plan says %v", moved, c.Moved, f.total, p.Moved)
 	}
-	// What balance moves never makes the highest share higher.
+	// Moves that balance the members never increase the highest share.
 	if was, is := f.highest(after), f.highest(p.Owner); known && was > 0 && is > was*(1+1e-9) && !evenLoads(f) {
 		t.Errorf("the highest share rises from %v to %v", was, is)
 	} else if is < was*0.95 {
@@ -289,7 +289,7 @@ func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving 
 		s := &c.Shards[i]
 		switch {
 		case f.load[i] <= 0.3*mean*(1+1e-9) || !s.divisible() || s.Busy || s.Owner == None || moving[int32(i)] || c.Frozen || !s.told():
-		case c.Rules.Pin != nil && i < 20: // a rule is about it
+		case c.Rules.Pin != nil && i < 20: // a rule names this shard
 		case !split[int32(i)] && now < most:
 			t.Errorf("%v has %v, the mean of a member is %v, and it is not split", s.Range, f.load[i], mean)
 		}
@@ -306,7 +306,7 @@ func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving 
 	}
 }
 
-// A plan for no members, or of no shards, is empty.
+// A plan without members or without shards is empty.
 func TestBalanceOfNothing(t *testing.T) {
 	t.Parallel()
 	c := even(2, 4)
@@ -320,8 +320,8 @@ func TestBalanceOfNothing(t *testing.T) {
 	}
 }
 
-// Also with known loads that are about the same, no more moves than necessary are made, in as many
-// plans as the limit of a minute requires.
+// Even if loads are known but about the same, no more moves than necessary are made. The limit per
+// minute determines the number of plans.
 func TestEvenLoadsMoveTheLeast(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 2))
@@ -345,8 +345,8 @@ func TestEvenLoadsMoveTheLeast(t *testing.T) {
 	}
 }
 
-// A member that joins has its share at once, also with loads, and no member is left with more than
-// a tenth above its own share.
+// If loads are known, a new member also gets its share immediately, and no member stays more than a
+// tenth above its share.
 func TestJoinWithLoads(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 2))
@@ -386,8 +386,8 @@ func TestJoinWithLoads(t *testing.T) {
 	}
 }
 
-// Capacity is in the unit of the load: the highest share of any member is lowered, and the reserve
-// is kept free if there is room elsewhere.
+// Capacity has the unit of the load. Balance lowers the highest share of capacity, and keeps the
+// reserve free if there is room elsewhere.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	c := even(3, 60)
@@ -395,7 +395,7 @@ func TestCapacity(t *testing.T) {
 		c.Members[i].Capacity = []float64{100, 200, 300}[i]
 	}
 	for s := range c.Shards {
-		c.Shards[s].Load = 5 + float64(s%3) // 360 of 600
+		c.Shards[s].Load = 5 + float64(s%3) // the total is 360, of a capacity of 600
 	}
 	p := Balance{}.Plan(c)
 	of := make([]float64, 3)
@@ -407,8 +407,8 @@ func TestCapacity(t *testing.T) {
 			t.Errorf("member %d has %.0f of %.0f", i, of[i], m.Capacity)
 		}
 	}
-	// 470 of 600 is 78 %: within the hysteresis one may have 1.1 times that, but the reserve
-	// begins at 80 %.
+	// 470 is 78 % of 600. The hysteresis allows a member 1.1 times as much, but the reserve begins
+	// at 80 %.
 	c.Shards = carryOut(c, p, 2)
 	for s := range c.Shards {
 		c.Shards[s].Load *= 470.0 / 360
@@ -435,8 +435,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// A heavy shard that cannot be divided moves to the member where its share is least, if that is
-// worth its load.
+// An indivisible heavy shard moves to the member of whose capacity it needs the smallest fraction,
+// if the gain is worth moving its load.
 func TestHeavyShardToLargeMember(t *testing.T) {
 	t.Parallel()
 	c := even(2, 2)
@@ -448,8 +448,8 @@ func TestHeavyShardToLargeMember(t *testing.T) {
 	}
 }
 
-// A preference of a zone is kept within its members' shares only. The plan lists the shards outside
-// their zone.
+// A preference for a zone is respected only within the shares of the zone's members. The plan lists
+// the shards outside their preferred zone.
 func TestPreferZone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 7))
@@ -466,12 +466,12 @@ func TestPreferZone(t *testing.T) {
 		}
 		some := rng.IntN(9)
 		rules := Rules{Prefer: map[string]string{"orders-00008*": "nowhere"}}
-		for i := range some { // ten each: 30 have room
+		for i := range some { // ten for each member: there is room for 30
 			rules.Prefer[fmt.Sprintf("orders-0000%d*", i)] = "z1"
 		}
 		kept := func(p *Plan) (in int) {
 			for s, o := range p.Owner {
-				if z, ok := lookUp(rules.Prefer, c.Shards[s].Name); !ok {
+				if z, ok := keyspace.LookUp(rules.Prefer, c.Shards[s].Name); !ok {
 					continue
 				} else if z == c.Members[o].Zone {
 					in++
@@ -496,7 +496,8 @@ func TestPreferZone(t *testing.T) {
 	}
 }
 
-// The heirs of a member are in its zone, unless that would give one of them twice its share.
+// A member's heirs are in the member's zone, unless one of them would get more than twice its
+// share.
 func TestHeirsInTheZone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 5))
@@ -511,14 +512,14 @@ func TestHeirsInTheZone(t *testing.T) {
 		for s := range owner {
 			owner[s] = c.Shards[s].Owner
 		}
-		for s, h := range heirs(c.Members, owner) {
+		for s, h := range Heirs(c.Members, owner) {
 			if c.Members[h].Zone != c.Members[owner[s]].Zone || h == owner[s] {
 				t.Fatalf("shard %d of %d has the heir %d", s, owner[s], h)
 			}
 		}
 	}
-	// A zone has two members. One of them has 60 shards and dies; eight members elsewhere have 30
-	// each. The other member gets shards up to twice its share.
+	// A zone has two members, one of which has 60 shards and dies. Eight members elsewhere have 30
+	// shards each. The other member of the zone gets shards up to twice its share.
 	c := even(10, 330)
 	owner := make([]int32, len(c.Shards))
 	for i := range c.Members {
@@ -530,7 +531,7 @@ func TestHeirsInTheZone(t *testing.T) {
 		}
 	}
 	share, got := 37, 30 // of 330 on nine
-	for s, h := range heirs(c.Members, owner) {
+	for s, h := range Heirs(c.Members, owner) {
 		if owner[s] == 0 && h == 1 {
 			got++
 		}
@@ -540,7 +541,7 @@ func TestHeirsInTheZone(t *testing.T) {
 	}
 }
 
-// BenchmarkBalance makes one plan of 100,000 ranges on 100 members, of which some are hot.
+// BenchmarkBalance makes one plan for 100 members and 100,000 ranges, some of which are hot.
 func BenchmarkBalance(b *testing.B) {
 	c := largeCluster()
 	b.ReportAllocs()
@@ -551,7 +552,7 @@ func BenchmarkBalance(b *testing.B) {
 	}
 }
 
-// large is for a keyspace that may have fewer or more ranges than largeCluster.
+// large is the Balance of a keyspace that may have fewer or more ranges than largeCluster has.
 var large = Balance{MinShards: 90_000, MaxShards: 110_000}
 
 func largeCluster() *Cluster {
@@ -593,7 +594,7 @@ func TestBalanceTime(t *testing.T) {
 	g.AtMost("planning", best, time.Second) // the budget is 50 ms
 }
 
-// A range without load whose parts are narrow is also cut at last.
+// A range with narrow parts and no load is also cut.
 func TestCutsWithoutLoad(t *testing.T) {
 	t.Parallel()
 	s := Shard{Range: Range{0, 1 << 60}}
@@ -605,8 +606,8 @@ func TestCutsWithoutLoad(t *testing.T) {
 	}
 }
 
-// A shard that cannot be divided moves to a member with the capacity for it, even if a small member
-// has the lowest share.
+// An indivisible shard moves to a member with enough capacity, even if a small member has the
+// lowest share.
 func TestLargeShardToALargeMember(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{Begun: 1}
@@ -638,8 +639,8 @@ func TestLargeShardToALargeMember(t *testing.T) {
 	}
 }
 
-// A new member is filled even if one key has so much of the load that all others are far below the
-// mean.
+// A new member gets load even if one key has so much of the load that all other members are far
+// below the mean.
 func TestNewMemberBesideAHotKey(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{Begun: 1}

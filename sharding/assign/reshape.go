@@ -1,4 +1,4 @@
-package sharding
+package assign
 
 import (
 	"cmp"
@@ -7,18 +7,15 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// ranged reports whether a shard has a range. The zero Range is a whole keyspace; a shard with it
-// needs Parts to count as ranged.
+// The zero Range is the whole keyspace, so a shard with the zero Range counts as ranged only if it
+// has Parts.
 func (s *Shard) ranged() bool { return !s.Range.Empty() && (s.Range != (Range{}) || s.Parts != nil) }
 
-// one reports whether a range is one hash wide.
 func (r Range) one() bool { return r.To-r.From == 1 }
 
-// divisible reports whether a shard's range can be split.
 func (s *Shard) divisible() bool { return s.ranged() && !s.Range.one() }
 
-// indivisible returns the largest part of a shard's load that cannot be split: its hottest key, or
-// all.
+// The largest indivisible part of a shard's load is the hottest key's load or the whole load.
 func (s *Shard) indivisible(load float64) float64 {
 	if !s.divisible() {
 		return load
@@ -32,8 +29,9 @@ func (s *Shard) indivisible(load float64) float64 {
 	return min(most, load)
 }
 
-// within estimates the load in a part of a shard's range from its Parts, or from its width.
-func (s *Shard) within(r Range) float64 {
+// Within estimates the load in r, which is part of a shard's range. Within uses the shard's Parts
+// or, if Parts is nil, the width of r.
+func (s *Shard) Within(r Range) float64 {
 	parts, load := s.Parts, 0.0
 	if len(parts) == 0 {
 		parts = []Part{{s.Range, s.Load}}
@@ -49,32 +47,30 @@ func (s *Shard) within(r Range) float64 {
 	return load
 }
 
-// wish records that a member above High has no range to give that is small enough.
+// wish records that a member above High has no range small enough to give away.
 func (l *loads) wish(m int32, size float64) {
-	// Ranges that are so small that they would be merged again are useless.
+	// Ranges that are small enough to be merged again would be useless.
 	size = max(size, l.a.SplitAbove*l.unit/4)
 	for _, s := range l.lists[m] {
 		if l.shard[s] <= size && l.shard[s] >= size/4 {
-			return // it moves as soon as the budget allows
+			return // the range will move as soon as the budget allows it
 		}
 	}
 	l.wishes = append(l.wishes, wish{m, size})
 }
 
-// changeable reports whether a shard's range may be split or merged in this plan.
 func (l *loads) changeable(s int32) bool {
 	x := &l.d.c.Shards[s]
 	return x.ranged() && !x.Busy && x.Owner != None && l.d.owner[s] == x.Owner && x.told() && !l.d.rules.names(s)
 }
 
-// A splitting is a range to split into ranges of at most size load.
 type splitting struct {
 	shard int32
 	size  float64
 }
 
-// split divides hot ranges, and the largest range of each member that needs smaller ones. While
-// there are too few ranges, it divides the largest of all.
+// split divides hot ranges, and the largest range of each member that needs smaller ranges. While
+// there are too few ranges, it also divides the range with the most load.
 func (l *loads) split(p *Plan) {
 	var list []splitting
 	few, largest := l.ranges < l.a.MinShards, map[int32]int32{}
@@ -124,8 +120,8 @@ func (l *loads) split(p *Plan) {
 	}
 }
 
-// cuts returns hashes, no more than most, that divide a range into ranges of at most size load.
-// Each key with as much load gets its own range.
+// These hashes divide a range into ranges whose load is at most size. Each key whose load is at
+// least size gets its own range.
 func (s *Shard) cuts(size float64, most int) []uint64 {
 	for ; ; size *= 1.3 {
 		var at []uint64
@@ -149,7 +145,7 @@ func (s *Shard) cuts(size float64, most int) []uint64 {
 				heaviest = x
 			}
 		}
-		if len(at) == 0 { // all load lies in one part, or the part is unknown
+		if len(at) == 0 { // all load is in one part, or the distribution is unknown
 			add(heaviest.Range.From + (heaviest.Range.To-1-heaviest.Range.From)/2 + 1)
 		}
 		if len(at) <= most {
@@ -158,7 +154,7 @@ func (s *Shard) cuts(size float64, most int) []uint64 {
 	}
 }
 
-// merge joins cold neighbours, a few in one plan.
+// Each plan merges only a few cold neighboring ranges.
 func (l *loads) merge(p *Plan) {
 	if l.ranges <= l.a.MinShards {
 		return
@@ -172,7 +168,7 @@ func (l *loads) merge(p *Plan) {
 	shard := func(s int32) *Shard { return &l.d.c.Shards[s] }
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(shard(a).Range.From, shard(b).Range.From) })
 	left := min(max(1, len(order)/50), l.ranges-l.a.MinShards)
-	for _, same := range []bool{true, false} { // of one owner first, since that moves nothing
+	for _, same := range []bool{true, false} { // first ranges of one owner, because merging them moves no load
 		for i := 1; i < len(order); i++ {
 			from, to := order[i-1], order[i]
 			if shard(from).Range.To != shard(to).Range.From || same != (shard(from).Owner == shard(to).Owner) || !l.cold(from, to) {
@@ -199,9 +195,9 @@ func (l *loads) merge(p *Plan) {
 	}
 }
 
-// cold reports whether two neighbours should become one range: both have little load, or one has
-// almost none and the other is far from being split. Above MaxShards, the second condition alone
-// is enough.
+// Two neighbors should merge if both have little load, or if one has almost no load and the merged
+// range would be far from a split. If there are more than MaxShards ranges, neighbors should merge
+// whenever the merged range would be far from a split.
 func (l *loads) cold(a, b int32) bool {
 	if l.touched[a] || l.touched[b] || !l.changeable(a) || !l.changeable(b) || l.d.c.Shards[a].Fixed || l.d.c.Shards[b].Fixed {
 		return false

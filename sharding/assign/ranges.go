@@ -1,4 +1,4 @@
-package sharding
+package assign
 
 import (
 	"errors"
@@ -8,14 +8,11 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Range is a half-open interval of hashes: at least From, and below To. A To of 0 stands for
+// Range is a half-open interval of hashes, from From up to but excluding To. A To of 0 represents
 // 2^64, so the zero value is the whole keyspace. If From is not below To, the range is empty.
 type Range struct {
 	From, To uint64
 }
-
-// empty is the range of a shard that serves no keys.
-var empty = Range{1, 1}
 
 // Has reports whether a hash lies in the range.
 func (r Range) Has(hash uint64) bool { return hash >= r.From && (r.To == 0 || hash < r.To) }
@@ -23,20 +20,20 @@ func (r Range) Has(hash uint64) bool { return hash >= r.From && (r.To == 0 || ha
 // Empty reports whether no hash lies in the range.
 func (r Range) Empty() bool { return r.To != 0 && r.From >= r.To }
 
-// String returns the two ends in the form of Kubernetes' shardRange (KEP-5866):
+// String returns the range's ends in the form of Kubernetes' shardRange (KEP-5866):
 // '0x8000000000000000', '0x10000000000000000'.
 func (r Range) String() string {
 	from, to := keyspace.Bounds(r.From, r.To)
 	return "'" + from + "', '" + to + "'"
 }
 
-// MarshalJSON writes the two ends.
+// MarshalJSON encodes the range's two ends.
 func (r Range) MarshalJSON() ([]byte, error) {
 	from, to := keyspace.Bounds(r.From, r.To)
 	return []byte(`["` + from + `","` + to + `"]`), nil
 }
 
-// UnmarshalJSON reads the form that MarshalJSON writes.
+// UnmarshalJSON decodes what MarshalJSON encodes.
 func (r *Range) UnmarshalJSON(b []byte) error {
 	bounds := strings.Split(strings.Trim(string(b), "[]"), ",")
 	if len(bounds) != 2 {

@@ -1,18 +1,20 @@
-package sharding
+package assign
 
 import (
 	"container/heap"
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// heirs returns, for each shard, the member that takes it over when its owner dies, or None if
-// there is no other member. It deals each member's shards to the others so that they are as even
-// afterwards as after a plan. Every member computes the same heirs from the same table. So after a
-// death each heir claims its shards immediately, and the next plan moves nothing. Only the plan
-// applies rules.
-func heirs(members []Member, owner []int32) []int32 {
+// Heirs returns, for each shard, the member that takes it over when its owner dies, or None if
+// there is no other member. Heirs distributes each member's shards among the other members as
+// evenly as a plan would. Every member computes the same heirs from the same table. After a death,
+// each heir therefore claims its shards immediately, and the next plan need not move any shard.
+// Heirs ignores rules, which only plans apply.
+func Heirs(members []Member, owner []int32) []int32 {
 	out := make([]int32, len(owner))
 	have := make([]int, len(members))
 	count := make([]int32, len(members)+1)
@@ -39,11 +41,11 @@ func heirs(members []Member, owner []int32) []int32 {
 		if len(list) == 0 {
 			continue
 		}
-		// The order is random, because if shards always move together, the one that kills cannot
-		// be identified.
-		rand.New(rand.NewPCG(fnv1a(string(members[dead].ID)), 0)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		// A member of the same zone gets at most twice the share of a plan, so that a death does
-		// not overload the zone.
+		// The order is random. If the same shards always moved together, the assigner could not
+		// identify the shard that kills its owners.
+		rand.New(rand.NewPCG(keyspace.FNV(string(members[dead].ID)), 0)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		// A member in the dead member's zone gets at most twice the share that a plan would give
+		// it, so that a death does not overload the zone.
 		near := deal(q[:0], members, dead, have, list, out, func(x *Member, even float64) int {
 			if x.Zone != members[dead].Zone {
 				return 0
@@ -60,17 +62,17 @@ func heirs(members []Member, owner []int32) []int32 {
 	return out
 }
 
-// deal gives a dead member's shards to the others, each up to its limit, evenly, and counts them.
-// It returns the number of shards that found an heir. most returns a member's limit; even is the
-// average number of shards for a weight of 1 without the dead member.
+// deal distributes a dead member's shards evenly among the others, up to each member's limit from
+// the function most, and returns the number of shards that got an heir. For the function most, even
+// is the average number of shards per unit of weight, without the dead member.
 func deal(q bids, members []Member, dead int, have []int, list, out []int32, most func(x *Member, even float64) int) int {
-	h := fnv1a(string(members[dead].ID))
+	h := keyspace.FNV(string(members[dead].ID))
 	weight, all := 0.0, 0
 	for m := range members {
 		all += have[m]
 		if x := &members[m]; m != dead && x.ID != "" && !x.Drain && x.Weight > 0 {
 			weight += float64(x.Weight)
-			q = append(q, bid{float64(have[m]+1) / float64(x.Weight), rendezvous(h, fnv1a(x.Node)), int32(m)})
+			q = append(q, bid{float64(have[m]+1) / float64(x.Weight), keyspace.Rank(h, keyspace.FNV(x.Node)), int32(m)})
 		}
 	}
 	even := float64(all) / weight
@@ -87,13 +89,13 @@ func deal(q bids, members []Member, dead int, have []int, list, out []int32, mos
 			continue
 		}
 		q[0].load += 1 / float64(members[m].Weight)
-		q[0].tie >>= 32 // so that as few as possible stay together
+		q[0].tie >>= 32 // this keeps as few shards as possible together
 		heap.Fix(&q, 0)
 	}
 	return len(list)
 }
 
-// A bid is the load of a member with one more shard, for its weight.
+// A bid is the load that a member would have with one more shard, relative to its weight.
 type bid struct {
 	load   float64
 	tie    uint64
@@ -108,7 +110,7 @@ func (b bids) Less(i, j int) bool {
 	return b[i].load < b[j].load || b[i].load == b[j].load && (b[i].tie > b[j].tie || b[i].tie == b[j].tie && b[i].member < b[j].member)
 }
 
-// Push implements heap.Interface. It is never used.
+// Push implements heap.Interface, but is never called.
 func (b *bids) Push(any) {}
 
 // Pop implements heap.Interface.

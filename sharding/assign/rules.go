@@ -1,4 +1,4 @@
-package sharding
+package assign
 
 import (
 	"cmp"
@@ -9,43 +9,75 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Rules restrict ownership. They take precedence over balance. Like the plan, they are advice.
-// Until the plan is carried out, and while there is no assigner, a member may own a shard against a
-// rule. If the rules leave no living member for a shard, they do not apply to it: no shard is left
-// without an owner (W1).
+// Rules restrict ownership, and take precedence over balance. Like plans, rules are advice. Until a
+// plan is carried out, and while there is no assigner, a member may own a shard although a rule
+// forbids it. If the rules exclude every living member from a shard, the rules do not apply to that
+// shard, because no shard is left without an owner (W1).
 //
-// Shards are named exactly, or by a prefix that ends in "*".
+// A rule identifies shards by their exact names, or by a prefix that ends in "*".
 type Rules struct {
 	Drain   []string            `json:"drain,omitempty" yaml:"drain,omitempty"`     // nodes that must own nothing
 	Pin     map[string]string   `json:"pin,omitempty" yaml:"pin,omitempty"`         // shards to the node that must own them while it lives
 	Exclude map[string][]string `json:"exclude,omitempty" yaml:"exclude,omitempty"` // shards to nodes that must not own them
-	// Spread, if not empty, is a separator such as ".". Shards whose names agree up to its last
-	// occurrence are a group, which is spread evenly over the members' zones.
+	// Spread, if not empty, is a separator such as ".". Shards whose names agree up to the last
+	// separator form a group. Each group is spread evenly over the members' zones.
 	Spread string `json:"spread,omitempty" yaml:"spread,omitempty"`
-	// Prefer maps shards to the zone that should have them. The zone gets them up to its members'
-	// shares, or their capacities without the reserve if these are known and larger. The zone's
-	// other shards make room. Plan.Elsewhere lists the shards that are in another zone.
+	// Prefer maps shards to their preferred zones. A zone gets these shards up to its members'
+	// shares. If its members' capacities, without the reserve, are known and larger, the zone gets
+	// the shards up to these capacities. Other shards leave the zone to make room. Plan.Elsewhere
+	// lists the shards that are in a different zone.
 	Prefer map[string]string `json:"prefer,omitempty" yaml:"prefer,omitempty"`
 }
 
-// check returns an error if a rule names a shard by a name that no shard can have.
 func (r Rules) check() error {
 	for name, shards := range map[string]iter.Seq[string]{"Pin": maps.Keys(r.Pin), "Exclude": maps.Keys(r.Exclude), "Prefer": maps.Keys(r.Prefer)} {
 		for shard := range shards {
 			if prefix := strings.TrimSuffix(shard, "*"); prefix != "" && core.CheckShard(prefix) != nil || shard == "" {
-				return optErr("Balance.Rules.%s names %.60q: use the name of a shard, or a prefix and *", name, shard)
+				return invalid("Balance.Rules.%s names %.60q: use the name of a shard, or a prefix and *", name, shard)
 			}
 		}
 	}
 	return nil
 }
 
-// compiled are rules prepared for one Cluster. A nil compiled has no rules.
+// If r and o pin the same shard, o's pin applies.
+func (r Rules) with(o Rules) Rules {
+	r.Drain = slices.Concat(r.Drain, o.Drain)
+	r.Pin, r.Prefer = first(o.Pin, r.Pin), first(o.Prefer, r.Prefer)
+	if len(o.Exclude) > 0 {
+		exclude := maps.Clone(r.Exclude)
+		if exclude == nil {
+			exclude = map[string][]string{}
+		}
+		for p, nodes := range o.Exclude {
+			more, _ := keyspace.LookUp(r.Exclude, p)
+			exclude[p] = slices.Concat(more, nodes)
+		}
+		r.Exclude = exclude
+	}
+	return r
+}
+
+func first(a, b map[string]string) map[string]string {
+	if len(a) == 0 {
+		return b
+	}
+	out := maps.Clone(a)
+	for p, x := range b {
+		if _, has := keyspace.LookUp(a, p); !has {
+			out[p] = x
+		}
+	}
+	return out
+}
+
+// A nil compiled has no rules.
 type compiled struct {
 	d       *draft
-	pin     map[int32]string   // only to nodes that live and may own shards
+	pin     map[int32]string   // only to nodes that are alive and may own shards
 	exclude map[int32][]string // only if another node is left
 	group   []int32            // by shard, None for a shard without a group; nil without Spread
 	zone    []int32            // by member
@@ -53,7 +85,7 @@ type compiled struct {
 	in      []int32            // by group and zone
 	zones   int32
 	prefer  []string // by shard: a zone, or empty; nil without Prefer
-	granted []bool   // by shard: the preference is kept
+	granted []bool   // by shard: the preference is respected
 }
 
 func (r Rules) compile(d *draft) *compiled {
@@ -72,13 +104,13 @@ func (r Rules) compile(d *draft) *compiled {
 	}
 	for s := range d.c.Shards {
 		name := d.c.Shards[s].Name
-		if node, ok := lookUp(r.Pin, name); ok && live[node] {
+		if node, ok := keyspace.LookUp(r.Pin, name); ok && live[node] {
 			k.pin[int32(s)] = node
 		}
 		if k.prefer != nil {
-			k.prefer[s], _ = lookUp(r.Prefer, name)
+			k.prefer[s], _ = keyspace.LookUp(r.Prefer, name)
 		}
-		if nodes, ok := lookUp(r.Exclude, name); ok {
+		if nodes, ok := keyspace.LookUp(r.Exclude, name); ok {
 			for n := range live {
 				if !slices.Contains(nodes, n) {
 					k.exclude[int32(s)] = nodes
@@ -91,20 +123,6 @@ func (r Rules) compile(d *draft) *compiled {
 		k.spread(r.Spread)
 	}
 	return k
-}
-
-// lookUp returns the entry for a shard: its own, or that of the longest prefix.
-func lookUp[T any](of map[string]T, name string) (v T, ok bool) {
-	if v, ok = of[name]; ok {
-		return v, true
-	}
-	longest := -1
-	for p, x := range of {
-		if q, isPrefix := strings.CutSuffix(p, "*"); isPrefix && strings.HasPrefix(name, q) && len(q) > longest {
-			longest, v, ok = len(q), x, true
-		}
-	}
-	return v, ok
 }
 
 func (k *compiled) spread(separator string) {
@@ -149,8 +167,7 @@ func (k *compiled) count(s, m, by int32) {
 func (k *compiled) gave(s, m int32) { k.count(s, m, 1) }
 func (k *compiled) took(s, m int32) { k.count(s, m, -1) }
 
-// expel puts the shards that their owners may not have into the pool. If a group has too many
-// shards in one zone, those that arrived last are removed.
+// If a group has too many shards in one zone, expel removes those that arrived last.
 func (k *compiled) expel(d *draft) {
 	if k == nil {
 		return
@@ -171,7 +188,6 @@ func (k *compiled) expel(d *draft) {
 	}
 }
 
-// How strictly rules apply.
 const (
 	strictly = iota
 	notThere // without Prefer
@@ -200,24 +216,23 @@ func (k *compiled) allows(s, m int32, how int) bool {
 	return k.in[g*k.zones+k.zone[m]] < k.most[g]
 }
 
-// Costs of members that are the last resort, or impossible.
+// These are the costs of a member that is a last resort and of a member that may not own the shard.
 const (
 	rarely = math.MaxFloat64 / 2
 	never  = math.MaxFloat64
 )
 
-// bound reports whether a shard's preference of a zone is kept.
 func (k *compiled) bound(s int32) bool { return k.prefer != nil && k.granted[s] }
 
-// names reports whether a rule is about one shard. Such a shard is neither split nor merged,
-// because the rule would not apply to the resulting shards.
+// A shard that a rule names exactly is neither split nor merged, because the rule would not apply
+// to the resulting shards.
 func (k *compiled) names(s int32) bool {
 	return k != nil && (k.pin[s] != "" || k.exclude[s] != nil)
 }
 
-// grant decides which preferences of zones are kept, while there is room. Those of shards already
-// in their zone come first. These shards may take a little more room, so that none moves to and
-// fro.
+// grant decides which preferences for zones are respected, within the available room. Shards that
+// are already in their preferred zone come first. They may take up a little more room than others,
+// so that shards do not move back and forth.
 func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, more float64) {
 	k := d.rules
 	if k == nil || k.prefer == nil || d.c.Frozen {
@@ -253,13 +268,12 @@ func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, mo
 	}
 }
 
-// held reports whether a shard must not move now to balance the members.
 func (s *Shard) held() bool { return s.Fixed || s.Busy }
 
-// best returns the member that may own a shard at the least cost, by rendezvous among equals, or
-// None if no member may own it.
+// best returns the member that may own a shard at the lowest cost, or None. If costs are equal,
+// rendezvous order decides.
 func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
-	h := fnv1a(d.c.Shards[s].Name)
+	h := keyspace.FNV(d.c.Shards[s].Name)
 	best, least := int32(None), never
 	for i := range d.c.Members {
 		m := int32(i)
@@ -273,8 +287,8 @@ func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
 	return best
 }
 
-// place gives each shard of the pool to the member with the least cost that the rules allow. Shards
-// with the least choice come first. place calls given for each shard.
+// place gives each shard in the pool to the member with the lowest cost that the rules allow, and
+// calls given. Shards with the fewest possible owners come first.
 func (d *draft) place(cost func(s, m int32) float64, given func(s, m int32)) {
 	choice := func(s int32) int {
 		switch {

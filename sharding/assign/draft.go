@@ -1,19 +1,21 @@
-package sharding
+package assign
 
 import (
 	"cmp"
 	"slices"
+
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // A draft is an unfinished plan.
 type draft struct {
 	c     *Cluster
 	rules *compiled // nil: no rules
-	fits  []bool    // by member: may own anything
+	fits  []bool    // by member: whether it may own any shard
 	owner []int32
 	why   []Reason // by shard that moves
 	have  []int    // by member
-	had   []int    // before this plan
+	had   []int    // by member, before this plan
 	pool  []int32  // shards without an owner for now
 	nodes []uint64 // hash, by member
 }
@@ -29,9 +31,9 @@ func newDraft(c *Cluster, r Rules) *draft {
 		m := &c.Members[i]
 		d.fits[i] = !m.Drain && !slices.Contains(r.Drain, m.Node)
 		some = some || d.fits[i]
-		d.nodes[i] = fnv1a(m.Node)
+		d.nodes[i] = keyspace.FNV(m.Node)
 	}
-	if !some { // otherwise draining would leave shards without an owner
+	if !some { // otherwise, draining would leave shards without an owner
 		for i := range d.fits {
 			d.fits[i] = true
 		}
@@ -58,7 +60,6 @@ func newDraft(c *Cluster, r Rules) *draft {
 	return d
 }
 
-// release puts a shard into the pool.
 func (d *draft) release(s int32, why Reason) {
 	if o := d.owner[s]; o != None {
 		d.have[o]--
@@ -76,7 +77,6 @@ func (d *draft) give(s, m int32) {
 	d.rules.gave(s, m)
 }
 
-// pass moves a shard to balance the members.
 func (d *draft) pass(s, to int32, why Reason) {
 	d.rules.took(s, d.owner[s])
 	d.have[d.owner[s]]--
@@ -86,13 +86,12 @@ func (d *draft) pass(s, to int32, why Reason) {
 	d.give(s, to)
 }
 
-// before reports whether member a comes before b in a shard's rendezvous order.
 func (d *draft) before(shard uint64, a, b int32) bool {
-	x, y := rendezvous(shard, d.nodes[a]), rendezvous(shard, d.nodes[b])
+	x, y := keyspace.Rank(shard, d.nodes[a]), keyspace.Rank(shard, d.nodes[b])
 	return x > y || x == y && d.c.Members[a].ID < d.c.Members[b].ID
 }
 
-// fill gives each shard of the pool to a member that is below its share, by rendezvous.
+// fill gives each shard in the pool to a member that is below its share, in rendezvous order.
 func (d *draft) fill(share []int) {
 	var open []int32
 	for m := range share {
@@ -102,16 +101,16 @@ func (d *draft) fill(share []int) {
 	}
 	slices.Sort(d.pool)
 	for _, s := range d.pool {
-		h := fnv1a(d.c.Shards[s].Name)
+		h := keyspace.FNV(d.c.Shards[s].Name)
 		best, score := -1, uint64(0)
 		for k, m := range open {
-			x := rendezvous(h, d.nodes[m])
+			x := keyspace.Rank(h, d.nodes[m])
 			if best < 0 || x > score || x == score && d.before(h, m, open[best]) {
 				best, score = k, x
 			}
 		}
 		if best < 0 {
-			break // no member can own anything
+			break // no member can own any shard
 		}
 		m := open[best]
 		d.give(s, m)
@@ -123,7 +122,7 @@ func (d *draft) fill(share []int) {
 	d.pool = d.pool[:0]
 }
 
-// owned lists each member's shards that may be moved to balance the members.
+// These shards may be moved to balance the members.
 func (d *draft) owned(only func(m int) bool) [][]int32 {
 	lists := make([][]int32, len(d.have))
 	for m := range lists {
@@ -139,9 +138,9 @@ func (d *draft) owned(only func(m int) bool) [][]int32 {
 	return lists
 }
 
-// latest returns the k shards of one owner that are given up first: the latest arrivals, then
-// scattered ones, the same on every member. So a member that returns gets back the shards that were
-// moved away when it left, and no shard is moved twice for one restart.
+// An owner first gives up the latest arrivals, and then scattered shards. Every member selects the
+// same scattered shards. Therefore, a member that restarts gets back the shards that it lost when
+// it left, and no shard moves twice because of one restart.
 func (d *draft) latest(list []int32, k, owner int) []int32 {
 	if k >= len(list) {
 		k = len(list)
@@ -154,7 +153,7 @@ func (d *draft) latest(list []int32, k, owner int) []int32 {
 	order := func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.moved, a.moved), cmp.Compare(a.score, b.score), cmp.Compare(a.s, b.s))
 	}
-	// Usually, a few of many are wanted, and one comparison rejects most of them.
+	// Usually, the caller wants a few of many shards, and a single comparison rejects most of them.
 	const few = 64
 	keep := k + 1
 	if k > few {
@@ -166,7 +165,7 @@ func (d *draft) latest(list []int32, k, owner int) []int32 {
 		if k <= few && len(kept) == k && (k == 0 || shard.Moved < kept[k-1].moved) {
 			continue
 		}
-		x := candidate{shard.Moved, rendezvous(uint64(s), d.nodes[owner]), s}
+		x := candidate{shard.Moved, keyspace.Rank(uint64(s), d.nodes[owner]), s}
 		if k > few {
 			kept = append(kept, x)
 			continue
@@ -203,8 +202,8 @@ func (d *draft) plan(share []int) *Plan {
 	return p
 }
 
-// weights returns the weight of each member that fits, or 1 for all if none has any. It also
-// returns their sum, and whether any of them takes shards.
+// weights returns the weight of each member that fits, or 1 for each if they have no weights. It
+// also returns the total, and reports whether any of these members takes shards.
 func weights(members []Member, fits []bool) (weight []int64, total int64, open bool) {
 	weight = make([]int64, len(members))
 	for i := range members {
@@ -227,9 +226,8 @@ func weights(members []Member, fits []bool) (weight []int64, total int64, open b
 	return weight, total, open
 }
 
-// shares returns the number of n shards that each member should have: the floor or the ceiling of
-// its weighted share. The ceilings go to members that hold more than the floor, so that the fewest
-// shards move.
+// shares returns each member's weighted share of n shards, rounded down or up. Shares are rounded
+// up for members that already own more than the lower number, so that the fewest shards move.
 func shares(n int, members []Member, fits []bool, have []int) []int {
 	weight, total, open := weights(members, fits)
 	full := make([]bool, len(members))
@@ -237,8 +235,8 @@ func shares(n int, members []Member, fits []bool, have []int) []int {
 	if total == 0 {
 		return share
 	}
-	// If a member takes nothing, and has less than its floor, it keeps its shards. The others share
-	// the rest, which may bring the next below its floor.
+	// If a member takes no shards and has less than its rounded-down share, it keeps its shards.
+	// The other members share the rest, which may put another such member below its share.
 	for again := open; again; {
 		again = false
 		for i := range members {
