@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// Apply runs a batch. A transaction of Consul is all or nothing. If Consul refuses some items
-// of a request, it names all of them. Apply then sends the others again (rule A6).
+// Apply runs a batch. Consul applies a transaction entirely or not at all. If some items are
+// refused, Consul lists them all, and Apply sends the remaining items again (rule A6).
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
@@ -38,7 +38,6 @@ func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outco
 	return a.out, nil
 }
 
-// application is the state of one Apply.
 type application struct {
 	s       *store
 	b       *changelog.Batch
@@ -46,16 +45,16 @@ type application struct {
 	refused []int // transactions whose conditions did not hold
 	decided bool  // something was applied, or may have been
 	over    bool
-	whole   error // error of the whole batch, if no transaction is decided
+	whole   error // error of the whole batch, if no transaction was decided
 }
 
-// together sends a batch with a piggybacked transaction, which must be applied together with
-// the items. It leaves items that do not fit into one transaction for the next call.
+// together sends a batch whose piggybacked transaction must be applied in the same request as the
+// items. Items that do not fit into one transaction get ErrRetry.
 func (a *application) together(ctx context.Context, todo []int) {
 	for len(todo) > 0 && !a.over {
 		rest := a.send(ctx, todo)
 		if !a.out.Piggyback.OK {
-			todo = rest // refused items were taken out
+			todo = rest // without the refused items
 			continue
 		}
 		for _, i := range rest {
@@ -66,7 +65,7 @@ func (a *application) together(ctx context.Context, todo []int) {
 	}
 }
 
-// send sends as many items as fit into one request, and returns the others.
+// send sends the items that fit into one request, and returns the items that are left.
 func (a *application) send(ctx context.Context, todo []int) []int {
 	r, n, witness := a.request(todo)
 	if n == 0 { // the first item does not fit even alone
@@ -114,8 +113,7 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 	return append(left, rest...)
 }
 
-// kind returns the kind of the batch's requests, including the reads that explain a refusal
-// (rule E4).
+// Even the reads that explain a heartbeat's refusal are sent as heartbeats (rule E4).
 func (a *application) kind() kind {
 	if a.b.Heartbeat {
 		return heartbeats
@@ -130,7 +128,7 @@ func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 	if a.b.Piggyback != nil {
 		r.txn(a.b.Piggyback, piggybackPart)
 	}
-	// A heartbeat's answer contains the record that it replaced.
+	// The answer to a heartbeat contains the record that the heartbeat replaced.
 	if !a.b.Heartbeat {
 		if witness = a.s.witness.now(); witness.Rev != 0 {
 			r.look(witness.Key)
@@ -147,8 +145,8 @@ func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 	return r, n, witness
 }
 
-// applied takes the results of an applied request. All results have one index, which Consul returns
-// only for records that were put. before is below that index.
+// applied stores the results of an applied request, which all have the same index. Consul returns
+// this index only for records that the request put.
 func (a *application) applied(r *request, answer *reply, before uint64, witness kv.Pair) error {
 	entries, err := r.match(answer)
 	if err != nil {
@@ -160,8 +158,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 			index = entries[i].ModifyIndex
 		}
 	}
-	// A request that only deletes is later than every index known when it was sent. learn also
-	// records that limit. Otherwise, the next such request would return the same one (rule I1).
+	// The index of a request that only deletes is unknown, but above every index known when it was
+	// sent. Recording this lower bound raises the bound of the next such request (rule I1).
 	if index == 0 {
 		index = before + 1
 	}
@@ -194,8 +192,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 	return nil
 }
 
-// fail ends the batch with the error of the items sent. The others were not sent. Items refused
-// earlier are still explained.
+// fail ends the batch with the error of the sent items. The remaining items were not sent. If
+// Consul refused some items earlier, Apply still reads the reasons.
 func (a *application) fail(sent, rest []int, err error) {
 	a.over = true
 	if !a.decided && len(a.refused) == 0 {
@@ -210,7 +208,7 @@ func (a *application) fail(sent, rest []int, err error) {
 	}
 }
 
-// guardRefused ends the batch, as a whole if nothing was applied before.
+// guardRefused ends the batch, and refuses it entirely if nothing was applied before.
 func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	a.over = true
 	if a.decided {
@@ -232,7 +230,7 @@ func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	a.out.Refused, a.out.Guard, a.out.Results = true, page.Pairs, nil
 }
 
-// explain reads, in one call, the records that refused transactions ask for.
+// explain reads the records listed in the refused transactions' Else, in one call.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	for _, i := range a.refused {
@@ -256,8 +254,8 @@ func (a *application) explain(ctx context.Context) {
 	}
 }
 
-// refusedUnread returns the error of a transaction that was certainly not applied, for an unknown
-// reason.
+// refusedUnread returns the error of a transaction that Consul refused for an unknown reason, and
+// therefore did not apply.
 func refusedUnread(err error) error {
 	return fmt.Errorf("tenure: %w: consul refused it, and did not say why: %w", driver.ErrRetry, err)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// openOn opens a namespace on a server through its own network.
+// openOn opens a namespace on a server through a separate network.
 func openOn(t testing.TB, server *servers.Server, namespace string, count *traffic) *Backend {
 	t.Helper()
 	n := newNetwork(count)
@@ -30,7 +30,6 @@ func openOn(t testing.TB, server *servers.Server, namespace string, count *traff
 	return b
 }
 
-// fresh returns an unused namespace.
 func fresh() string { return "test/" + rand.Text() }
 
 func join(t testing.TB, b driver.Backend, node string) driver.Session {
@@ -103,8 +102,8 @@ func observed(t testing.TB, b driver.Backend, cursor driver.Cursor, want driver.
 	}
 }
 
-// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, and
-// from a member that was evicted.
+// BenchmarkAcquire10000 claims 10,000 shards in one call, both for the first time and from an
+// evicted member.
 func BenchmarkAcquire10000(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	b.Run("first", func(b *testing.B) {
@@ -138,8 +137,8 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// BenchmarkHandOver passes a lease to a member of another process, which learns of it from its view
-// and then writes.
+// BenchmarkHandOver passes a lease to a member in another process. That member learns of the lease
+// from its view, and then writes.
 func BenchmarkHandOver(b *testing.B) {
 	server, ns := pool.Get(b, servers.Consul, nil), fresh()
 	type side struct {
@@ -186,8 +185,8 @@ func quantiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1e3, "p99-ms")
 }
 
-// BenchmarkCommit appends batches of 128-byte entries to one shard's log, as group
-// commit does for as many producers.
+// BenchmarkCommit appends batches of 128-byte entries to one shard's log, as group commit does for
+// several producers.
 func BenchmarkCommit(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	for _, n := range []int{1, 64, 100} {
@@ -208,13 +207,11 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend appends through an Elector.
 func BenchmarkAppend(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend { return openOn(b, server, fresh(), new(traffic)) })
 }
 
-// BenchmarkBeat changes one session's record.
 func BenchmarkBeat(b *testing.B) {
 	s := join(b, openOn(b, pool.Get(b, servers.Consul, nil), fresh(), new(traffic)), "n1")
 	for b.Loop() {
@@ -224,8 +221,8 @@ func BenchmarkBeat(b *testing.B) {
 	}
 }
 
-// BenchmarkTail measures the time from the acknowledgement of a commit until a
-// follower in another process has the entry, and the bytes that it received for it.
+// BenchmarkTail measures the time from the acknowledgement of a commit until a follower in another
+// process has the entry. It also measures the bytes that the follower received for the entry.
 func BenchmarkTail(b *testing.B) {
 	server, ns := pool.Get(b, servers.Consul, nil), fresh()
 	s := join(b, openOn(b, server, ns, new(traffic)), "n1")
@@ -258,8 +255,8 @@ func BenchmarkTail(b *testing.B) {
 	b.ReportMetric(float64(count.bytes.Load()-before)/float64(number), "received-B/op")
 }
 
-// BenchmarkConsulLock measures the alternative: a lock of Consul's own client for
-// each shard, with 64 goroutines for many.
+// BenchmarkConsulLock measures the alternative, a lock of Consul's own client for each shard. If
+// there are many shards, 64 goroutines take the locks.
 func BenchmarkConsulLock(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	other, err := client(server)
@@ -313,8 +310,8 @@ func BenchmarkConsulLock(b *testing.B) {
 		}
 		quantiles(b, took)
 	})
-	// The lower limit of a hand-over: a write, another client's blocking query of it, and its
-	// write.
+	// This is the lower limit of a hand-over: one client writes, and another client sees the write
+	// through a blocking query and then writes.
 	b.Run("bare", func(b *testing.B) {
 		key := fresh()
 		clients := [2]*api.KV{client.KV(), other.KV()}
@@ -352,7 +349,7 @@ func BenchmarkConsulLock(b *testing.B) {
 		}
 		quantiles(b, took)
 	})
-	b.Run("acquire500", func(b *testing.B) { // each keeps a connection while held
+	b.Run("acquire500", func(b *testing.B) { // each lock keeps a connection while held
 		for b.Loop() {
 			b.StopTimer()
 			id, root := session(b), fresh()
@@ -387,7 +384,7 @@ func BenchmarkConsulLock(b *testing.B) {
 	})
 }
 
-// all64 does something with each item, from 64 goroutines.
+// all64 processes each item, from 64 goroutines.
 func all64[T any](b *testing.B, items []T, do func(T) error) {
 	work, done := make(chan T), make(chan error)
 	for range 64 {
@@ -416,7 +413,6 @@ func all64[T any](b *testing.B, items []T, do func(T) error) {
 	}
 }
 
-// BenchmarkMoves moves one shard between two processes.
 func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
 
 func openedTwice(b *testing.B) [2]driver.Backend {

@@ -15,20 +15,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config holds the address and the credentials of Consul. The zero Config uses the
-// CONSUL_HTTP_* environment variables or, without them, the agent on this host. A field that is
-// set overrides its variable.
+// Config contains Consul's address and credentials. The zero Config uses the CONSUL_HTTP_*
+// environment variables or, if none are set, the agent on this host. A field that is set overrides
+// its variable.
 type Config struct {
-	// host:port, http://, https:// or unix://; a path after the host is a proxy's
+	// host:port, http://, https:// or unix://; a path after the host belongs to a proxy
 	Address string `json:"address" yaml:"address"`
-	// Addresses replaces Address with several agents or servers of one datacenter. If the one
-	// in use fails or does not answer heartbeats, the Backend uses another.
+	// Addresses replaces Address with several agents or servers of one datacenter. If the address
+	// in use fails or does not answer heartbeats, the Backend switches to another one.
 	Addresses  []string      `json:"addresses" yaml:"addresses"`
-	Datacenter string        `json:"datacenter" yaml:"datacenter"` // default: the agent's
-	Token      driver.Secret `json:"token" yaml:"token"`           // of the ACLs
-	// read for each request; wins over Token
+	Datacenter string        `json:"datacenter" yaml:"datacenter"` // default: the agent's datacenter
+	Token      driver.Secret `json:"token" yaml:"token"`           // an ACL token
+	// read for each request; takes precedence over Token
 	TokenFile string `json:"token_file" yaml:"token_file"`
-	TLS       bool   `json:"tls" yaml:"tls"`             // the same as an address of https://
+	TLS       bool   `json:"tls" yaml:"tls"`             // the same as an https:// address
 	CAFile    string `json:"ca_file" yaml:"ca_file"`     // PEM; default: the system's
 	CertFile  string `json:"cert_file" yaml:"cert_file"` // PEM, with KeyFile: the client's certificate
 	KeyFile   string `json:"key_file" yaml:"key_file"`
@@ -36,8 +36,8 @@ type Config struct {
 	ServerName string `json:"server_name" yaml:"server_name"`
 }
 
-// Open opens a namespace through its own clients, which Close closes. They have at most six
-// connections, and more only while heartbeats are unanswered.
+// Open opens a namespace with new clients, which Close closes. The package documentation describes
+// the clients' connections.
 func Open(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
 	if o != nil {
@@ -58,7 +58,7 @@ func Open(ctx context.Context, c Config, namespace string, o *Options) (*Backend
 	return b, err
 }
 
-// slots returns the slots for each address. Each slot has a client with one connection.
+// Each address has its own slots, and each slot has a client with one connection.
 func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error) {
 	addresses := c.Addresses
 	switch {
@@ -97,7 +97,7 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 			if err != nil {
 				return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
 			}
-			own.HttpClient.Transport = lister{own.HttpClient.Transport} // which the client has
+			own.HttpClient.Transport = lister{own.HttpClient.Transport} // the client shares HttpClient
 			return &slot{client: client, drop: own.Transport.CloseIdleConnections}, nil
 		})
 		if err != nil {
@@ -107,8 +107,8 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 	return all, nil
 }
 
-// renewed returns a reader of the TLS files for each connection, or nil without TLS.
-// Connections through a proxy do not use it, and keep the files that were read first.
+// renewed returns a function that reads the TLS files for each connection, or nil without TLS.
+// Connections through a proxy keep using the files that were read first.
 func renewed(cfg *api.Config, cert *driver.Certificate) (driver.TLSReader, error) {
 	if cfg.Scheme != "https" {
 		return nil, nil
@@ -125,12 +125,12 @@ func renewed(cfg *api.Config, cert *driver.Certificate) (driver.TLSReader, error
 	return read, nil
 }
 
-// client returns the configuration of a client without a transport.
+// client returns a client's configuration without a transport.
 func (c *Config) client(insecure bool) (*api.Config, error) {
 	cfg := api.DefaultConfig()
 	if c.Address != "" {
 		cfg.Address = c.Address
-		if strings.HasPrefix(c.Address, "http://") { // explicit; any other address leaves CONSUL_HTTP_SSL on
+		if strings.HasPrefix(c.Address, "http://") { // explicit; other addresses leave CONSUL_HTTP_SSL on
 			cfg.Scheme = "http"
 		}
 	}
@@ -189,7 +189,8 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 }
 
 // checkFiles refuses TLS files that cannot be read immediately. The client's own error would quote
-// the name, which may be a pasted key, and the client would wait for a writer of a FIFO.
+// the name, which may be a pasted key. If the file were a FIFO, the client would also wait for a
+// writer.
 func checkFiles(names ...string) error {
 	for _, name := range names {
 		if name == "" {
@@ -209,7 +210,7 @@ func checkFiles(names ...string) error {
 	return nil
 }
 
-// local reports whether an address is on this host.
+// local reports whether an address belongs to this host.
 func local(address string) bool {
 	if strings.HasPrefix(address, "unix://") {
 		return true
@@ -236,14 +237,14 @@ func tokenFile(path string) func(context.Context) (string, error) {
 	}
 }
 
-// Settings are the Opener's options in configuration.
+// Settings are the Opener's options in a configuration.
 type Settings struct {
 	Config    `yaml:",inline"`
 	Namespace string `json:"namespace" yaml:"namespace"` // such as "orders"
 	Options   `yaml:",inline"`
 }
 
-// Opener returns the opener of this backend, "consul" in configuration.
+// Opener returns the opener for this backend, which is called "consul" in configurations.
 func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {

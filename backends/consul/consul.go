@@ -14,10 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// backendName is the backend's name in Info and of its Opener.
 const backendName = "consul"
 
-// Backend is a namespace in Consul's key-value store. It implements driver.Backend. Safe for
+// Backend is a namespace in Consul's key-value store. It implements driver.Backend and is safe for
 // concurrent use.
 type Backend struct {
 	*kv.Backend
@@ -26,12 +25,11 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// OpenClient opens a namespace through the caller's client, which a Close of the Backend leaves
-// open. The client's HTTP client must not set a time-out or repeat requests. While heartbeats
-// are answered, the Backend has at most six requests in flight. The client decides how many
-// connections it keeps. The client decodes a whole list of records, whatever its size. A
-// Backend from Open drops long values as they arrive. The context limits the opening only. o
-// may be nil. An error says what to change.
+// OpenClient opens a namespace through the caller's client, which the Backend does not close. The
+// client's HTTP client must not set a timeout or retry requests. The client determines the number
+// of its connections. With the caller's client, a Backend decodes even a large list of records as a
+// whole, whereas a Backend from Open drops long values as they arrive. The context limits only
+// OpenClient itself, and o may be nil. An error explains what to change.
 func OpenClient(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: OpenClient needs a client", namespace, driver.ErrInvalid)
@@ -64,7 +62,7 @@ func logged(s *store, namespace string) kv.Store {
 	return changelog.New(s, namespace, changelog.Options{Parallel: requestSlots, ReadKeys: s.ops})
 }
 
-// Operations of a transaction besides its items: two conditions of the guard, the piggybacked
+// Besides its items, a transaction contains the guard's two conditions, the piggybacked
 // transaction, and the witness.
 const (
 	reserved      = 2 + 2*changelog.MaxPiggybackOps + 1
@@ -72,7 +70,7 @@ const (
 )
 
 func limits(s *store) driver.Limits {
-	const commit = 3 // operations besides the write's: the shard's record, the head, the entries
+	const commit = 3 // other operations: the shard's record, the head, the entries
 	return driver.Limits{
 		BatchItems: s.ops - reserved,
 		WriteOps:   s.ops - reserved - commit,
@@ -81,7 +79,6 @@ func limits(s *store) driver.Limits {
 	}
 }
 
-// fit returns how many transactions one request holds.
 func (s *store) fit(txns []kv.Txn) int {
 	r := &request{ops: make([]operation, 0, s.ops)}
 	for i := range txns {
@@ -93,16 +90,16 @@ func (s *store) fit(txns []kv.Txn) int {
 	return len(txns)
 }
 
-// GuardOps returns operations to put at the front of a caller's transaction on the same Consul.
-// With them, the transaction takes effect only if the fence is the shard's current grant (rule
+// GuardOps returns operations to put at the front of the caller's transaction on the same Consul
+// cluster. With these operations, the transaction takes effect only if the fence is current (rule
 // F1):
 //
 //	ops, err := b.GuardOps(ctx, fence)
 //	ok, res, _, err := client.Txn().Txn(append(ops, put), nil)
 //
-// If the OpIndex of an error is one of these operations, the fence is dead. The transaction must
-// write something, because Consul serves a transaction that only reads or checks as a read, which
-// may be stale. If the fence is not current, GuardOps returns *driver.FencedError.
+// If an error's OpIndex refers to one of these operations, the fence is no longer current. The
+// transaction must write something, because Consul treats a transaction without a write as a read,
+// which may be stale. If the fence is not current, GuardOps returns *driver.FencedError.
 func (b *Backend) GuardOps(ctx context.Context, f driver.Fence) (api.TxnOps, error) {
 	conditions, err := kv.Guard(ctx, b.Backend, f)
 	if err != nil {
@@ -115,10 +112,9 @@ func (b *Backend) GuardOps(ctx context.Context, f driver.Fence) (api.TxnOps, err
 	return ops, nil
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An
-// operator calls it after restoring a snapshot into another cluster. Pass the highest token
-// known from logs, marks or metrics. Open backends then answer ErrStoreChanged and must be
-// opened again.
+// RaiseFloor ensures that all future tokens of a namespace exceed the given token. Call RaiseFloor
+// after restoring a snapshot into another cluster. Pass the highest token known from logs, marks or
+// metrics. Backends that are already open then return ErrStoreChanged and must be reopened.
 func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above driver.Token, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -1,48 +1,50 @@
-// Package consul keeps Tenure's leases in Consul's key-value store: leader
-// election, fencing and decision logs without Consul's sessions and locks.
+// Package consul is a backend for Consul's key-value store. It uses neither Consul's sessions nor
+// its locks.
 //
 //	client, err := api.NewClient(api.DefaultConfig())
 //	b, err := consul.OpenClient(ctx, client, "orders", nil)
 //
-// [Open] makes the client itself. The package needs Consul 1.14 or later, and is tested with
-// 1.16. See docs/backends/consul.md for keys, rights, limits and costs.
+// [Open] creates a new Consul client. The package requires Consul 1.14 or later, and is tested with
+// 1.16. See docs/backends/consul.md for keys, permissions, limits and costs.
 //
 // # Fencing your own transactions
 //
-// [Backend.GuardOps] returns operations for your own transaction on the same Consul. With them,
-// the transaction takes effect only if the lease is the shard's current grant.
+// [Backend.GuardOps] returns operations to add to your own transaction on the same Consul cluster.
+// With these operations, the transaction takes effect only if the lease is current.
 //
 // # Consul's features in use
 //
-// The backend uses transactions of the key-value store, reads in consistent mode, and blocking
-// queries. In its transactions, every decision compares the index of a record's last change.
-// Nothing depends on a session, a health check or an agent. The agent that forwards a request
-// may restart at any time.
+// The backend uses the key-value store's transactions, consistent reads and blocking queries. A
+// condition compares the index of a record's last change. The backend does not depend on sessions
+// or health checks. The agent that forwards the backend's requests may restart at any time.
 //
-// A transaction has at most 128 operations and 512 KiB, enough to claim about forty shards.
-// Change logs replace an incremental watch (see package changelog). After a change, each
-// process reads the change logs, not the shards.
+// A transaction has at most 128 operations and 512 KiB, which is enough to claim about forty
+// shards. Consul has no incremental watch, so the backend writes change logs (see package
+// changelog). After a change, each process reads the change logs instead of the shards.
 //
 // # Connections
 //
-// A Backend uses one address. If that address fails, or does not answer heartbeats while
-// another of Config.Addresses does, the Backend uses that one (see package route).
+// A Backend uses one address at a time. If that address fails, the Backend switches to another
+// address from Config.Addresses. The Backend also switches if only another address answers
+// heartbeats (see package route).
 //
-// While heartbeats are answered, it has at most six requests in flight, for any number of
-// shards. These are one heartbeat, which never waits for other requests (rule E4), three calls,
-// and two blocked queries. While a heartbeat is unanswered, the next ones use further
-// connections. Pings after a lapse of trust use their own. With [Open], each request has a
-// client with at most one connection. With [OpenClient], the client's pool decides. Go's HTTP
-// client may keep a few more idle connections, because it continues to dial for a request that
-// found another connection. Do not limit them by MaxConnsPerHost: dials into a cut network
-// would exhaust it, and heartbeats would wait for them.
+// While heartbeats are answered, a Backend has at most six requests in flight: one heartbeat, three
+// calls and two blocking queries. This limit does not depend on the number of shards. A heartbeat
+// never waits for other requests (rule E4). While a heartbeat is unanswered, the next heartbeats
+// use additional connections. Pings after a lapse of trust use their own connections. With [Open],
+// each request uses a client that has at most one connection. With [OpenClient], the client's pool
+// determines the number of connections. Go's HTTP client may keep a few more idle connections,
+// because it completes a dial even if the request has found another connection. Do not set
+// MaxConnsPerHost, because during a network partition, dials would exhaust that limit and delay
+// heartbeats.
 //
 // # What it does not do
 //
-//   - If no process that saw them is left, it does not notice that a cluster lost acknowledged
-//     writes. Raise the floor ([RaiseFloor]) after restoring a snapshot into another cluster.
-//     After a restore in place, every process that saw a later state returns ErrStoreChanged
-//     until it is opened again.
-//   - It does not work across datacenters, because each has its own key-value store.
-//   - It does not suit a long log. See docs/backends/consul.md for the limits.
+//   - If the cluster loses acknowledged writes, a Backend detects the loss only if some running
+//     process has seen these writes. Raise the floor ([RaiseFloor]) after restoring a snapshot into
+//     another cluster. After a restore in place, every Backend that saw a later state returns
+//     ErrStoreChanged until it is reopened.
+//   - A Backend works in only one datacenter, because each datacenter has a separate key-value
+//     store.
+//   - The package is not suitable for long logs. See docs/backends/consul.md for the limits.
 package consul

@@ -13,13 +13,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// errClosed is outside the closed set, because a pending call may have been applied.
+// errClosed does not satisfy driver.NotApplied, because a pending call may have been applied.
 var errClosed = errors.New("tenure: the client of consul was closed")
 
-// writeError classifies the failure of a request that was sent to change something (rule E1). A
-// refusal is certain if it comes before Consul hands the transaction to its log, or if the
-// connection was never made. Everything else is unknown, because an agent that lost the leader
-// answers 500 both before and after that point.
+// writeError classifies a failed write (rule E1). If Consul had not yet passed the write to the
+// log, or if there was no connection, the write was certainly not applied. Every other outcome is
+// unknown, because an agent that lost its leader returns status 500 both before and after this
+// step.
 func writeError(err error) error {
 	var status api.StatusError
 	if errors.As(err, &status) {
@@ -44,8 +44,8 @@ func writeError(err error) error {
 
 const adviceACL = "the ACL token lacks a right, expired or was revoked: see the policy in docs/backends/consul.md"
 
-// neverSent reports whether no byte of the request left, because there was no connection or the
-// server's certificate was refused.
+// neverSent reports whether a request failed before its first byte was sent, for lack of a
+// connection or because the server's certificate was refused.
 func neverSent(err error) bool {
 	var dial *net.OpError
 	var certificate *tls.CertificateVerificationError
@@ -56,8 +56,8 @@ func notSent(err error) error {
 	return fmt.Errorf("tenure: %w: nothing was sent to consul: %w", driver.ErrRetry, err)
 }
 
-// operationError returns nil if the operation was refused because a condition does not hold.
-// Otherwise, it returns why the transaction was not applied.
+// operationError returns the reason why an operation was refused, or nil if a condition did not
+// hold.
 func operationError(o *operation, what string) error {
 	switch lower := strings.ToLower(what); {
 	case strings.Contains(lower, "permission denied") || strings.Contains(lower, "lacks permission"):
@@ -72,7 +72,6 @@ func operationError(o *operation, what string) error {
 	return fmt.Errorf("tenure: %w: %s %q: %s", driver.ErrRetry, o.KV.Verb, o.KV.Key, what)
 }
 
-// readError returns the error of a failed read.
 func readError(err error) error {
 	if text := err.Error(); strings.Contains(text, "Permission denied") || strings.Contains(text, "ACL not found") {
 		return fmt.Errorf("consul: %w: %s: %w", driver.ErrDenied, adviceACL, err)

@@ -14,8 +14,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. Consul always syncs its log, and its API reports no clock.
-// The Backend needs no right to list the servers, and no right of a token to read itself.
+// Examine implements driver.Examiner. Consul always syncs its log, and its API does not report a
+// clock. Listing the servers and reading the token require no permission.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	c, err := b.store.begin(ctx, requests)
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return []driver.Finding{servers, f}, nil
 }
 
-// refusedRight reports whether a query was refused for lack of rights.
+// refusedRight reports whether a query was refused for lack of permission.
 func refusedRight(err error) bool {
 	e, ok := errors.AsType[api.StatusError](err)
 	return ok && (e.Code == http.StatusForbidden || e.Code == http.StatusUnauthorized)

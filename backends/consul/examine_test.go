@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestExamine examines servers with and without ACLs, by each kind of token.
+// TestExamine examines servers with and without ACLs, using each kind of token.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	check := func(what string, b *Backend, name, value, remedy string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Each request carries the ACL token as it is then, so that it may change while the process runs.
+// Each request carries the current ACL token, so the token may change while the process runs.
 func ExampleOpen() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

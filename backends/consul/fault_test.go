@@ -37,7 +37,7 @@ func tryCommit(ctx context.Context, s driver.Session, w driver.Write) error {
 	return err
 }
 
-// again repeats a call that fails without a leader.
+// again retries a call that fails without a leader.
 func again(t *testing.T, what string, do func(context.Context) error) {
 	t.Helper()
 	var err error
@@ -51,8 +51,8 @@ func again(t *testing.T, what string, do func(context.Context) error) {
 	}
 }
 
-// TestQuorumLost: with two of three servers gone nothing is decided, and no member gets an error
-// that it lost something. With one of them back the same session has the same lease.
+// TestQuorumLost: while two of three servers are down, nothing is decided, and no error reports a
+// lost session. When one of these servers is back, the same session has the same lease.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -101,9 +101,9 @@ func TestQuorumLost(t *testing.T) {
 	commit(t, s, entry1(fences[0], head.Number+1, []byte("after")))
 }
 
-// TestQuorumLostForLong is the same with electors, and for ten TTLs: no member is evicted, and each
-// shard stays with its owner. They use the server that stays, because a member whose agent is back
-// later than a majority is evicted rightly.
+// TestQuorumLostForLong repeats TestQuorumLost with electors, for ten TTLs. No member is evicted,
+// and each shard stays with its owner. The electors use the server that stays up. A member whose
+// agent returns later than a majority would rightly be evicted.
 func TestQuorumLostForLong(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -112,7 +112,7 @@ func TestQuorumLostForLong(t *testing.T) {
 	})
 }
 
-// TestLeaderLost kills the leader under an owner that goes through another server.
+// TestLeaderLost kills the leader while an owner uses another server.
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -155,7 +155,7 @@ func TestLeaderLost(t *testing.T) {
 }
 
 // TestServerStopped: while the server is suspended, calls end with their contexts and an unknown
-// outcome. Afterwards they work again.
+// outcome. Afterwards, calls succeed again.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul, nil)
@@ -175,7 +175,7 @@ func TestServerStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(t, "a heartbeat afterwards", s.Beat)
-	// With the same nonce and number, so that it is applied once in any case.
+	// The write has the same nonce and number, so it is applied only once.
 	again(t, "the commit, again or found", func(ctx context.Context) error {
 		page, err := b.ReadLog(ctx, fences[0].Shard, 0, 10)
 		if err != nil {
@@ -191,7 +191,7 @@ func TestServerStopped(t *testing.T) {
 	})
 }
 
-// TestRepliesLost holds the server's answers: the calls were applied, and no caller knows it.
+// TestRepliesLost holds back the server's answers. The calls are applied, but no caller knows this.
 func TestRepliesLost(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -231,8 +231,8 @@ func TestRepliesLost(t *testing.T) {
 	again(t, "a heartbeat afterwards", s.Beat)
 }
 
-// TestConnectionLimit: an agent that accepts no further connection has applied nothing, and reports
-// that.
+// TestConnectionLimit: if an agent accepts no more connections, the error reports that nothing was
+// applied.
 func TestConnectionLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul,
@@ -290,7 +290,7 @@ func TestConnectionLimit(t *testing.T) {
 	})
 }
 
-// TestValueLimit: a server with a lower limit than configured has applied nothing.
+// TestValueLimit: a server whose limit is lower than configured applies nothing.
 func TestValueLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul,
@@ -310,8 +310,8 @@ func TestValueLimit(t *testing.T) {
 	commit(t, s, entry1(fences[0], 1, []byte("small")))
 }
 
-// TestIdleCost counts the requests of an idle process that owns shards, observes and follows, for 1
-// and for 10,000 shards. A blocking query is repeated only when its time is over.
+// TestIdleCost counts the requests of an idle process that owns 1 or 10,000 shards, observes and
+// follows. A blocking query is repeated only when its time is over.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul, nil) // without other processes' writes
@@ -349,7 +349,7 @@ func TestIdleCost(t *testing.T) {
 			}
 		}()
 		defer func() { cancel(); <-ended }()
-		// settle waits until there was nothing new in 400 looks, each of at least 5 ms.
+		// settle waits until 400 looks, each of which takes 5 ms or more, have found nothing new.
 		settle := func() {
 			last, still := int64(0), 0
 			ample.Wait(t, "requests go on and on", func() bool {
@@ -380,8 +380,8 @@ func TestIdleCost(t *testing.T) {
 	}
 }
 
-// TestFollowWhenTheIndexGoesBack: a server whose index goes back with each answer is
-// asked at most twice a second.
+// TestFollowWhenTheIndexGoesBack: a server whose index decreases with each answer is queried at
+// most twice a second.
 func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 	t.Parallel()
 	server, count := pool.Get(t, servers.Consul, nil), new(traffic)
@@ -423,8 +423,8 @@ func storeOver(t *testing.T, l *slots) (*store, kvkeys.Keys) {
 	return s, keys
 }
 
-// TestReadIsNotOlderThanFollow: a client has an index from a blocked query, and then reads another
-// prefix that last changed before. It must not take this for a store that went back.
+// TestReadIsNotOlderThanFollow: a client gets an index from a blocked query, and then reads another
+// prefix that changed earlier. The client must not conclude that the store went back.
 func TestReadIsNotOlderThanFollow(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -450,8 +450,8 @@ func TestReadIsNotOlderThanFollow(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsHaveTheirOwnSlot: one passes while every slot for other requests is
-// taken (rule E4).
+// TestHeartbeatsHaveTheirOwnSlot: a heartbeat succeeds while every slot for other requests is taken
+// (rule E4).
 func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
@@ -474,8 +474,8 @@ func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	}
 }
 
-// TestPingsHaveTheirOwnSlots: a ping passes while every slot for other requests is taken, even by
-// requests that the server holds for seconds because it has no leader.
+// TestPingsHaveTheirOwnSlots: a ping succeeds while every slot for other requests is taken, even if
+// the server holds these requests for seconds because it has no leader.
 func TestPingsHaveTheirOwnSlots(t *testing.T) {
 	t.Parallel()
 	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, pool.Get(t, servers.Consul, nil)))
@@ -496,8 +496,8 @@ func TestPingsHaveTheirOwnSlots(t *testing.T) {
 	}
 }
 
-// TestAcquireCost counts the requests of 10,000 claims, for the first time and after
-// their holder was evicted: a count, which a loaded machine cannot change.
+// TestAcquireCost counts the requests of 10,000 first claims, and of 10,000 claims after an
+// eviction. A loaded machine cannot change these counts.
 func TestAcquireCost(t *testing.T) {
 	t.Parallel()
 	count := new(traffic)
@@ -523,8 +523,8 @@ func TestAcquireCost(t *testing.T) {
 	}
 }
 
-// TestDeletesHaveGrowingRevisions: Consul returns no index for a deletion. Two deletions in
-// succession must not look like a store that stands still or went back.
+// TestDeletesHaveGrowingRevisions: Consul returns no index for a deletion. Two consecutive
+// deletions must not look like a store that stopped or went back.
 func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
@@ -550,8 +550,8 @@ func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	}
 }
 
-// TestRefusedHeartbeatHasItsOwnSlot: the read of the reason of a heartbeat's refusal waits for no
-// other request (rule E4).
+// TestRefusedHeartbeatHasItsOwnSlot: after a refused heartbeat, the read of the reason does not
+// wait for other requests (rule E4).
 func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	t.Parallel()
 	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, pool.Get(t, servers.Consul, nil)))
@@ -580,8 +580,8 @@ type over struct{ context.Context }
 
 func (over) Err() error { return context.Canceled }
 
-// TestCloseLeavesNoConnection: a request that ends after Close, but before its context, closes the
-// connection that it leaves idle.
+// TestCloseLeavesNoConnection: a request that ends after Close, but before its context ends, closes
+// the connection that it leaves idle.
 func TestCloseLeavesNoConnection(t *testing.T) {
 	t.Parallel()
 	c, err := client(pool.Get(t, servers.Consul, nil))

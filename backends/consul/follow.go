@@ -10,9 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// Follow watches the common prefix of the prefixes with one blocked query after another. It
-// uses one connection for any number of prefixes. The queries are in consistent mode, because a
-// deposed leader may return old records.
+// Follow watches the common part of all prefixes with successive blocking queries, on one
+// connection. The queries use consistent mode, because a deposed leader may return old records.
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	common := commonPrefix(prefixes)
 	seed := maphash.MakeSeed()
@@ -51,11 +50,11 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 	}
 }
 
-// longest is the length of the longest followed record, a change log.
+// longest is the length of the longest record that Follow reads, which is a change log.
 const longest = changelog.MaxPiggybackBytes
 
-// wait makes one query. It blocks until there is an index above index, or for waitTime. The page's
-// revision is the index of the answer.
+// wait makes one blocking query, which ends when Consul's index exceeds the given index, or after
+// about waitTime. The page's revision is the answer's index.
 func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page, error) {
 	bound, cancel := context.WithTimeout(ctx, noticed)
 	defer cancel()
@@ -73,14 +72,12 @@ func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page
 	if err != nil {
 		return nil, readError(err)
 	}
-	// Otherwise, a later read could seem older, because its prefix may have changed earlier
-	// (rule I1).
+	// Otherwise, a later read of a prefix that changed earlier could appear to be older (rule I1).
 	s.learn(meta.LastIndex)
 	page.Rev = kv.Rev(meta.LastIndex)
 	return page, nil
 }
 
-// keep removes the records outside the prefixes from a page.
 func keep(page *kv.Page, prefixes []string) {
 	if len(prefixes) == 1 {
 		return
@@ -97,7 +94,7 @@ func keep(page *kv.Page, prefixes []string) {
 	page.Pairs = pairs
 }
 
-// fingerprint distinguishes pages by the keys and indexes of their records.
+// fingerprint returns a hash of the keys and indexes of a page's records.
 func fingerprint(seed maphash.Seed, page *kv.Page) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -108,7 +105,7 @@ func fingerprint(seed maphash.Seed, page *kv.Page) uint64 {
 	return h.Sum64()
 }
 
-// commonPrefix returns the longest folder of all prefixes. A single prefix is returned whole.
+// commonPrefix returns the longest folder that all prefixes share, or a single prefix unchanged.
 func commonPrefix(prefixes []string) string {
 	common := prefixes[0]
 	for _, p := range prefixes[1:] {

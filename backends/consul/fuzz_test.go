@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// answering is a server that answers every request alike.
+// answering is a server that gives every request the same answer.
 type answering struct {
 	status int
 	index  string
@@ -39,8 +39,8 @@ func (a *answering) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzAnswers gives any answer to each kind of request. The result is an error or valid: no record
-// has an impossible revision, and no call hangs or panics.
+// FuzzAnswers gives arbitrary answers to each kind of request. Each result is an error or valid. No
+// record has an impossible revision, and no call hangs or panics.
 func FuzzAnswers(f *testing.F) {
 	const ns, key = "a", "a/!state/shard/s"
 	for _, body := range []string{

@@ -12,5 +12,5 @@ var garbageFor = garbage.Flag()
 
 // TestGarbage is not parallel, because it measures the heap.
 func TestGarbage(t *testing.T) {
-	garbage.Test(t, harness(t, pool.Get(t, servers.Consul, nil)).New(conformance.Wrap(t)), 4, *garbageFor)
+	conformance.TestGarbage(t, harness(t, pool.Get(t, servers.Consul, nil)).New, *garbageFor)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestTurn has each case that Consul documents for the index of a blocked query.
+// TestTurn covers each case that Consul documents for the index of a blocked query.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnRate plays servers that answer every query immediately.
+// TestTurnRate simulates servers that answer every query immediately.
 func TestTurnRate(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]func(asked uint64, n int) uint64{

@@ -10,12 +10,12 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Values that may be too long (kv.Range.Largest) have at most 512 KiB each. They are read a few
-// at a time, and more at a time while none is too long.
+// If kv.Range.Largest is set, values of up to 512 KiB may be too long to keep. The Backend then
+// reads a few values at a time, and more while no value turns out to be too long.
 const cautious, trusting = 4, 16
 
-// Range reads a prefix. Consul answers with a whole prefix. To read a part, Range first reads
-// all names and then the values of the part.
+// Range reads a prefix. Because Consul always returns a whole prefix, a partial read first gets all
+// names, and then the values of that part.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.From == "" && q.Limit == 0 && !q.KeysOnly {
 		return s.list(ctx, q.Prefix, q.Largest)
@@ -44,7 +44,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 			return nil, err
 		}
 		for _, p := range part.Pairs {
-			if p.Rev != 0 { // otherwise it was removed later
+			if p.Rev != 0 { // otherwise it has been removed since
 				if p.Cut(q.Largest); p.Long > 0 {
 					few = cautious / 2
 				}
@@ -56,7 +56,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-// list reads all records of a prefix, at one index.
+// list reads all records below a prefix, at one index.
 func (s *store) list(ctx context.Context, prefix string, largest int) (*kv.Page, error) {
 	known, witness := s.known.Load(), s.witness.now()
 	c, err := s.begin(ctx, requests)
@@ -74,7 +74,7 @@ func (s *store) list(ctx context.Context, prefix string, largest int) (*kv.Page,
 	return page, s.date(page, known, meta)
 }
 
-// names reads the keys of a prefix, beginning with one.
+// names reads the keys below a prefix, starting at q.From.
 func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, error) {
 	known := s.known.Load()
 	c, err := s.begin(ctx, requests)
@@ -96,9 +96,9 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 	return names, page, s.date(page, known, meta)
 }
 
-// date sets the index up to which the page contains everything. The index of a prefix is that of
-// its latest change, and goes back when Consul forgets a deletion. The page also contains
-// everything up to the index known before the read.
+// date sets the index up to which the page is complete. A prefix has the index of its latest
+// change, which decreases when Consul forgets a deletion. The page is also complete up to the index
+// known before the read.
 func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	if err := possible(meta.LastIndex); err != nil {
 		return readError(err)
@@ -112,7 +112,7 @@ func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	return nil
 }
 
-// list queries the records of a prefix. It drops values longer than largest.
+// list queries the records of a prefix, and drops values longer than largest.
 func (c *call) list(prefix string, largest int, q *api.QueryOptions) (*kv.Page, *api.QueryMeta, error) {
 	l := &listing{largest: largest}
 	found, meta, err := c.client.KV().List(prefix, q.WithContext(context.WithValue(q.Context(), listingKey{}, l)))

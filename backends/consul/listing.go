@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// listing is a list of records that is decoded while it arrives, so that no long value stays in
-// memory. A client of the caller decodes the whole answer instead.
+// listing is a list of records that is decoded as it arrives, so that no long value stays in
+// memory. With the caller's own client, the whole answer is decoded instead.
 type listing struct {
 	largest int // longest value to keep, in bytes; 0: any
 	page    kv.Page
@@ -21,7 +21,7 @@ type listing struct {
 
 type listingKey struct{}
 
-// lister is a transport that reads answers into the listing of their requests.
+// lister is a transport that decodes an answer into the request's listing.
 type lister struct{ http.RoundTripper }
 
 func (t lister) RoundTrip(r *http.Request) (*http.Response, error) {

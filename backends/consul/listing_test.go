@@ -19,8 +19,8 @@ import (
 
 const listed, longValue = 100, 400 << 10
 
-// A slowList answers with records of which nine in ten are long. When one is asked for, the records
-// before it must be decoded, without the long values.
+// A slowList returns records, nine in ten of which are long. When a record is requested, all
+// earlier records must have been decoded, without the long values.
 type slowList struct {
 	t    *testing.T
 	into *listing
@@ -89,8 +89,8 @@ func TestListing(t *testing.T) {
 	read("a blocked query", p, err)
 }
 
-// TestListingOfConfig: the package's own clients decode a list while it arrives. The server sends
-// an invalid record, and then nothing.
+// TestListingOfConfig: the package's own clients decode a list as it arrives. The server sends an
+// invalid record and then nothing.
 func TestListingOfConfig(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

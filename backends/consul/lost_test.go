@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestLostConnection: connections lost in silence delay no process for long.
+// TestLostConnection: connections that are lost silently do not delay any process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)

@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 var outageRounds = flag.Int("outage.rounds", 0, "rounds at each of three TTLs of the tests that take servers away; 0: "+

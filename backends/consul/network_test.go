@@ -20,7 +20,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// traffic counts requests and the bytes of their answers.
+// traffic counts requests, connections, and the bytes in responses.
 type traffic struct {
 	reads, writes, waits atomic.Int64
 	bytes                atomic.Int64
@@ -35,13 +35,13 @@ func (c *traffic) calls() conformance.Calls {
 
 func (c *traffic) total() int64 { return c.reads.Load() + c.writes.Load() + c.waits.Load() }
 
-// network is a client's transport with switches for its faults. Unlike a proxy of bytes it knows
-// the purpose of a request.
+// network is a client's transport with switchable faults. Unlike a proxy for bytes, it knows the
+// purpose of each request.
 type network struct {
 	base  *http.Transport
 	count *traffic
 	alter func(ops []operation) // of transactions, if not nil
-	// answer changes the answer, if not nil; of one request at a time.
+	// answer, if not nil, changes the answers, one at a time.
 	answer func(*http.Response)
 
 	mu    sync.Mutex
@@ -85,7 +85,7 @@ func newNetwork(count *traffic) *network {
 	return n
 }
 
-// raise makes most at least now.
+// raise sets most to now if most is lower.
 func raise(most *atomic.Int64, now int64) {
 	for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
 	}
@@ -102,7 +102,7 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// slots are those of a client of the server, through the network.
+// slots returns slots that connect to the server through n.
 func (n *network) slots(t testing.TB, server *servers.Server) *slots {
 	t.Helper()
 	cfg := api.DefaultConfig()
@@ -279,7 +279,7 @@ func (n *network) wire() *conformance.Wire {
 	}
 }
 
-// lie takes the conditions out of transactions.
+// lie removes the conditions from transactions.
 func lie(ops []operation) {
 	for i := range ops {
 		switch ops[i].KV.Verb {

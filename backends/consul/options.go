@@ -8,39 +8,36 @@ import (
 )
 
 const (
-	// maxTxnOps is the number of operations that Consul 1.14 or later takes in one
-	// transaction.
+	// maxTxnOps is Consul's limit on the operations in one transaction, from version 1.14.
 	maxTxnOps = 128
-	// defaultTxnBytes is the longest request of a transaction, Consul's own default of
-	// txn_max_req_len.
+	// defaultTxnBytes is Consul's default for txn_max_req_len, the maximum length of a
+	// transaction's request.
 	defaultTxnBytes = 512 << 10
 )
 
 // Options configure Open and OpenClient. The zero value and nil are valid.
 type Options struct {
-	// Create writes the namespace's identity if it has none. Without it, a missing identity is
-	// an error, because it may mean a wiped store (rule I1).
+	// Create lets Open write the namespace's identity if it does not exist. Without Create, a missing
+	// identity is an error, because the store may have been wiped (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps limits the operations of one transaction. Default (0) 128, Consul's own limit.
-	// If a proxy accepts fewer, set a lower value, at least 32.
+	// MaxTxnOps limits the number of operations in one transaction. Default (0) 128, Consul's own
+	// limit. If a proxy accepts fewer operations, set a lower value, but at least 32.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
-	// MaxTxnBytes limits the request of a transaction, in bytes. Default (0) 512 KiB; 64 KiB to
-	// 16 MiB. Raise it only together with the servers' txn_max_req_len and kv_max_value_size.
+	// MaxTxnBytes limits the size of a transaction's request, in bytes. Default (0) 512 KiB; 64 KiB
+	// to 16 MiB. Raise it only together with the servers' txn_max_req_len and kv_max_value_size.
 	MaxTxnBytes int `json:"max_txn_bytes" yaml:"max_txn_bytes"`
 
-	// Token, if set, returns the ACL token of each request, instead of the client's.
-	// Use it for tokens that change. It must be safe for concurrent use and must not
-	// block.
+	// Token, if set, returns the ACL token for each request, in place of the client's token. Use it
+	// for tokens that change. The function must be safe for concurrent use and must not block.
 	Token func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 
-	// Insecure allows a connection to another host without TLS, or without checking its
-	// certificate. Default false: such a configuration is refused.
+	// Insecure allows connections to other hosts without TLS or without certificate checks. Default
+	// false: Open refuses such a configuration.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 
-// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {

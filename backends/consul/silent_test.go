@@ -31,7 +31,7 @@ func opening(t *testing.T) func(through []string) driver.Backend {
 	}
 }
 
-// TestServerSilent: a server that no process reaches costs no lease.
+// TestServerSilent: a server that no process reaches does not cause the loss of a lease.
 func TestServerSilent(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -40,7 +40,7 @@ func TestServerSilent(t *testing.T) {
 	})
 }
 
-// TestHolderAndServerDie: a server that dies with the holder does not delay the takeover.
+// TestHolderAndServerDie: if a server dies together with the holder, the takeover is not delayed.
 func TestHolderAndServerDie(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -49,7 +49,7 @@ func TestHolderAndServerDie(t *testing.T) {
 	})
 }
 
-// TestStartAtSilentServer: a process that starts at a server that is silent serves soon.
+// TestStartAtSilentServer: a process that first tries a silent server soon serves.
 func TestStartAtSilentServer(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)

@@ -11,21 +11,22 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// kind is the purpose of a request. HTTP carries one request at a time on a connection, so the
-// number of slots also limits the connections in use. No kind waits for another (rule E4).
+// kind is the purpose of a request. Because an HTTP connection carries one request at a time, the
+// number of slots also limits the connections in use. Requests never wait for requests of another
+// kind (rule E4).
 type kind uint8
 
 const (
 	heartbeats kind = iota
 	requests
-	pings // reads on which heartbeats wait after a lapse of trust (driver.PingShard)
-	waits // blocked queries: the change logs, and the heartbeats asked for
+	pings // reads that heartbeats wait for after a lapse of trust (driver.PingShard)
+	waits // blocking queries: the change logs, and requested heartbeats
 	kinds
 )
 
-// Numbers of requests of each kind that a Backend has in flight at one address. Core has one
-// heartbeat in flight, and up to 24 while heartbeats are unanswered. After a lapse of trust, it
-// has up to nine pings.
+// These constants limit the requests of each kind that a Backend has in flight at one address. Core
+// has one heartbeat in flight, or up to 24 while heartbeats are unanswered. After a lapse of trust,
+// core has up to nine pings in flight.
 const (
 	maxHeartbeats = 24
 	maxPings      = 9
@@ -33,8 +34,8 @@ const (
 	waitSlots     = 2
 )
 
-// heartbeatsIdle is how many heartbeat connections stay open without a request. If all are lost
-// silently, each costs a heartbeat.
+// heartbeatsIdle is the number of idle heartbeat connections that stay open. If these connections
+// are silently lost, one heartbeat fails on each of them.
 const heartbeatsIdle = 2
 
 // slot carries one request at a time.
@@ -49,13 +50,13 @@ func (l *slot) end() {
 	l.used = false
 }
 
-// slots are the slots of one address, by kind.
+// slots contains the slots of one address, grouped by kind.
 type slots struct {
 	kinds [kinds]*slotKind
 	all   []*slot
 }
 
-// newSlots makes the slots to one of several addresses.
+// newSlots creates the slots for one of several addresses.
 func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 	l := new(slots)
 	for k, n := range [kinds]int{
@@ -76,8 +77,8 @@ func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 	return l, nil
 }
 
-// slotKind holds the slots of one kind, which are interchangeable. To keep connections few,
-// take prefers the slots used last.
+// slotKind contains the interchangeable slots of one kind. The most recently used slot is taken
+// first, which keeps the number of connections low.
 type slotKind struct {
 	free chan struct{} // one token for each idle slot
 	keep int           // number of connections that stay open without a request; 0: all
@@ -99,14 +100,14 @@ func (k *slotKind) give(l *slot) {
 	if k.keep > 0 && l.used && k.open() >= k.keep {
 		l.end()
 		k.idle = slices.Insert(k.idle, 0, l)
-	} else { // taken next even if its connection ended, because the others may be lost too
+	} else { // the next call takes it even if its connection ended, because the others may be lost too
 		k.idle = append(k.idle, l)
 	}
 	k.mu.Unlock()
 	k.free <- struct{}{}
 }
 
-// open returns how many slots may keep a connection open without a request.
+// open returns the number of idle slots that may have an open connection.
 func (k *slotKind) open() (n int) {
 	for _, l := range k.idle {
 		if l.used {
@@ -116,7 +117,6 @@ func (k *slotKind) open() (n int) {
 	return n
 }
 
-// take waits for a slot until ctx ends.
 func (k *slotKind) take(ctx context.Context) (*slot, error) {
 	select {
 	case <-k.free:
@@ -132,7 +132,7 @@ func (k *slotKind) take(ctx context.Context) (*slot, error) {
 	return l, nil
 }
 
-// shared returns slots that share one client with a pool of connections.
+// shared returns slots that all use one client and its connection pool.
 func shared(client *api.Client, drop func()) *slots {
 	l, _ := newSlots(1, func() (*slot, error) { return &slot{client: client, drop: drop}, nil })
 	l.kinds[heartbeats].keep = 0 // because ending one slot would close the others' connections
@@ -145,9 +145,9 @@ func (l *slots) drop() {
 	}
 }
 
-// single returns a transport that never has more than one connection, counted from before its
-// dial until after its close. http.Transport's own limit also counts an abandoned dial. In a
-// cut network, such a dial would block the next heartbeat. Here a slot drops it.
+// single returns a transport that never has more than one connection. A connection counts from the
+// start of its dial until it is closed. With http.Transport's own limit, an abandoned dial would
+// block the next heartbeat while the network is down, so a slot drops such a dial.
 func single(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	place := make(chan struct{}, 1)
 	return transport(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -165,7 +165,7 @@ func single(dial func(ctx context.Context, network, addr string) (net.Conn, erro
 	})
 }
 
-// placed is a connection that gives its place back when it is closed.
+// placed is a connection that frees its place when it is closed.
 type placed struct {
 	net.Conn
 	once  sync.Once
@@ -178,8 +178,8 @@ func (p *placed) Close() error {
 	return err
 }
 
-// transport returns a transport without a time-out for answers, because the callers' contexts limit
-// them.
+// transport returns a transport without a response timeout, because the callers' contexts limit the
+// time.
 func transport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -190,7 +190,7 @@ func transport(dial func(ctx context.Context, network, addr string) (net.Conn, e
 	}
 }
 
-// dialer returns a function that dials the given address, or a socket of this host.
+// dialer returns a function that dials either the socket, if given, or the address.
 func dialer(socket string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	if socket == "" {

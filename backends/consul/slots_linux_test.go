@@ -23,7 +23,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// sockets lists the sockets to a port of this host that a process still has. A socket that is being
+// sockets lists the sockets to a port of this host that belong to a process. A socket that is being
 // closed belongs to no process.
 func sockets(t *testing.T, port int) map[string]bool {
 	t.Helper()
@@ -46,7 +46,7 @@ func sockets(t *testing.T, port int) map[string]bool {
 	return open
 }
 
-// load uses a backend concurrently in every way until it made some commits, and cancels many calls.
+// load makes concurrent calls of all kinds until it has made some commits, and cancels many calls.
 func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, commits int64, seen func() bool) {
 	other := join(t, b, "n2")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -128,8 +128,8 @@ func TestConnections(t *testing.T) {
 			defer close(counted)
 			var before map[string]bool
 			for pace := time.NewTicker(5 * time.Millisecond); ; {
-				// A socket that is being closed is missing the next time, and the kernel's list is
-				// not of one instant.
+				// A socket that is being closed is missing from the next list, and the kernel's
+				// list does not show a single instant.
 				now, lasting := sockets(t, port), 0
 				for own := range now {
 					if before[own] {
@@ -171,8 +171,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestDialInVain: a dial that is pending after its heartbeat gave up neither blocks the next
-// heartbeat, nor leads to a second connection.
+// TestDialInVain: if a dial is still pending after its heartbeat gave up, the dial does not block
+// the next heartbeat or lead to a second connection.
 func TestDialInVain(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -202,7 +202,7 @@ func TestDialInVain(t *testing.T) {
 			Txns: []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}}})
 		return err
 	}
-	// Its time is over while it dials, however slow the machine is.
+	// The heartbeat's time ends during the dial, however slow the machine is.
 	given, end := context.WithCancel(t.Context())
 	go func() {
 		<-dialing
@@ -218,7 +218,7 @@ func TestDialInVain(t *testing.T) {
 			t.Errorf("afterwards: %v", err)
 		}
 	}
-	// On a busy machine http.Transport may give a connection up, and dial again.
+	// On a busy machine, http.Transport may give up a connection and dial again.
 	if dials.Load() < 2 || most.Load() != 1 {
 		t.Errorf("%d dials and %d connections at once, want at least 2, and 1", dials.Load(), most.Load())
 	}

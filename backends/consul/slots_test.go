@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestIdleSlots: of the connections of overlapping heartbeats two stay open, and are used before
-// new ones are made. A slot whose request ended comes next, because what lost its connection may
-// have lost the others (E4).
+// TestIdleSlots: two connections of overlapping heartbeats stay open, and are used before new
+// connections. If a request ended without an answer, its slot is used next, because the cause may
+// also have broken other connections (E4).
 func TestIdleSlots(t *testing.T) {
 	t.Parallel()
 	dropped := make(map[*slot]bool)

@@ -12,16 +12,16 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestReadsNeedMajority reads from a server whose peers are stopped, before it has noticed. Its
-// data may be long out of date, and no read returns it (rules O1 and I1). The weaker read modes do,
-// which is the control: the leader's default, and on another server the mode that allows stale
-// answers.
+// TestReadsNeedMajority reads from a server whose peers are stopped, before the server notices. The
+// server's data may be outdated, so no read may return that data (rules O1 and I1). As a control,
+// weaker read modes do return such data: the default mode on the leader, and the stale mode on
+// another server.
 func TestReadsNeedMajority(t *testing.T) {
 	t.Parallel()
 	slow := &servers.Options{Config: []string{"performance = { raft_multiplier = 5 }"}} // so that it loses the leader slowly
 	members := servers.NewCluster(t, servers.Consul, 3, slow).Members()
 	leader := leaderOf(t, members)
-	// In this order: the leader may be another one afterwards.
+	// The order matters, because another server may be the leader afterwards.
 	t.Run("leader", func(t *testing.T) { readsNeedMajority(t, members, leader, &api.QueryOptions{}) })
 	t.Run("follower", func(t *testing.T) {
 		readsNeedMajority(t, members, (leader+1)%3, &api.QueryOptions{AllowStale: true})
@@ -105,7 +105,7 @@ func readsNeedMajority(t *testing.T, members []*servers.Server, at int, weak *ap
 	for name, read := range reads {
 		go func() { answers <- answer{name, read()} }()
 	}
-	for range 20 { // each time enough for an answer without other servers
+	for range 20 { // each wait suffices for an answer that needs no other server
 		control()
 	}
 	cancel()

@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// store is a namespace of Consul's key-value store as a changelog.Store.
+// store implements changelog.Store for a namespace in Consul's key-value store.
 type store struct {
 	addresses []*slots
 	routes    *route.Routes                         // routes among the addresses
@@ -33,8 +33,7 @@ type store struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	// known is the highest index received from the server. Every later consistent read is at least
-	// as new.
+	// The highest received index is a lower bound for the indexes of later consistent reads.
 	known   atomic.Uint64
 	witness witness
 }
@@ -59,8 +58,8 @@ func (s *store) Close() error {
 	return nil
 }
 
-// If there are several addresses, reach starts with the one that answers first. If none
-// answers, the next request reports that.
+// reach selects the first of several addresses that answers. If no address answers, the next
+// request reports the failure.
 func (s *store) reach(ctx context.Context) {
 	if len(s.addresses) == 1 {
 		return
@@ -86,7 +85,7 @@ func (s *store) reach(ctx context.Context) {
 	s.routes = route.New(s.life, len(s.addresses), max(first, 0))
 }
 
-// call is a request that may be sent.
+// call represents a request that is ready to be sent.
 type call struct {
 	ctx    context.Context // the trip's
 	client *api.Client
@@ -102,7 +101,7 @@ func (c *call) query() *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true, Token: c.token}).WithContext(c.ctx)
 }
 
-// begin chooses an address and waits for a slot of the kind. An error means that nothing was sent.
+// begin chooses an address and waits for a slot. An error means that nothing was sent.
 func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c = &call{s: s, caller: ctx}
 	if s.token != nil {
@@ -131,8 +130,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c.done = func() {
 		ended := t.Context.Err() != nil
 		t.Done(c.outcome)
-		// Its dial may be pending, Close may have dropped the open connections before this one was
-		// open, or the address may no longer be in use.
+		// The dial may still be pending, the address may no longer be in use, or Close may have
+		// dropped all connections before this one was open.
 		if ended || s.life.Err() != nil || s.routes.Current() != t.Server {
 			l.end()
 		}
@@ -141,8 +140,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	return c, nil
 }
 
-// heard notes the outcome of a request for its address, and returns the error for the caller.
-// If the context or Close ended the request, that decides the error.
+// heard records a request's outcome for its address, and returns the caller's error, which shows
+// whether the context or Close ended the request.
 func (c *call) heard(err error) error {
 	var refused api.StatusError
 	switch {
@@ -155,7 +154,7 @@ func (c *call) heard(err error) error {
 			c.outcome = route.Failed
 		}
 		switch {
-		case driver.NotApplied(err): // net/http answers with the context's cause
+		case driver.NotApplied(err): // net/http returns the context's cause
 			return driver.Ended(c.caller)
 		case !errors.Is(err, c.caller.Err()):
 			return fmt.Errorf("%w: %w", driver.Ended(c.caller), err)
@@ -170,8 +169,8 @@ func (c *call) heard(err error) error {
 	return err
 }
 
-// write sends a transaction that changes something, once. A nil error means that Consul
-// decided. It applied the transaction, or refused it as the reply's errors describe.
+// write sends a transaction that changes something, and never repeats it. A nil error means that
+// Consul either applied the transaction or refused it for the reasons in the reply.
 func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	if r.bytes > s.bytes || len(r.ops) > s.ops {
 		return nil, fmt.Errorf("tenure: %w: a transaction of %d operations and about %d bytes: consul takes %d and %d",
@@ -198,10 +197,9 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	return a, nil
 }
 
-// maxRefusal limits the bytes decoded of a refusal's reasons.
+// maxRefusal limits the decoded length of a refusal, in bytes.
 const maxRefusal = 1 << 20
 
-// decodeRefusal reads the reply to a refused transaction of at most ops operations.
 func decodeRefusal(body []byte, ops int) (*reply, error) {
 	a := new(reply)
 	return a, boundjson.Unmarshal(body, maxRefusal, 64*ops, a)
@@ -216,8 +214,9 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.get(ctx, k, keys)
 }
 
-// get reads keys in transactions, each at one index. Every decision on them compares again. It
-// still reads in consistent mode, because an old leader would return records replaced long ago.
+// get reads keys in transactions, each at one index. Although every decision compares the records
+// again, get uses consistent mode, because an old leader could return records that were replaced
+// long ago.
 func (s *store) get(ctx context.Context, k kind, keys []string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for lo := 0; lo < len(keys); lo += s.ops {
@@ -274,7 +273,6 @@ func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) 
 	return kv.Rev(rev), nil
 }
 
-// possible returns an error if the index cannot be a revision.
 func possible(index uint64) error {
 	if index > math.MaxInt64 {
 		return fmt.Errorf("it answered with the index %d, which is above any: its address leads to something else "+
@@ -292,9 +290,9 @@ func (s *store) learn(index uint64) {
 	}
 }
 
-// witness is the permanent record that this process saw last, with its index. The log's index,
-// of which tokens are made, continues after a restore of a snapshot, so only records show a
-// restore. A record that is older than before means that the store went back (rule I1).
+// witness is the permanent record that this process saw last, with its index. Tokens are derived
+// from the log's index, which continues to grow after a snapshot is restored. Only records reveal
+// the restore. If a record is older than before, the store returned to an earlier state (rule I1).
 type witness struct {
 	keys kvkeys.Keys
 
@@ -309,7 +307,8 @@ func (w *witness) now() kv.Pair {
 	return w.pair
 }
 
-// check compares a record with the version known when it was requested, and keeps it.
+// check compares a record with the version known at the time of the request, and keeps the newest
+// record.
 func (w *witness) check(before kv.Pair, p kv.Pair) {
 	shard, ok := strings.CutPrefix(p.Key, w.keys.Shards())
 	if !ok && !strings.HasPrefix(p.Key, w.keys.Heads()) || driver.IsLock(driver.ShardID(shard)) { // R2
@@ -325,7 +324,8 @@ func (w *witness) check(before kv.Pair, p kv.Pair) {
 	}
 }
 
-// rev returns the revision for an outcome. It is 0 for none, or 1 if the store went back.
+// rev returns 1 if the store returned to an earlier state, and otherwise 0, for an unknown
+// revision.
 func (w *witness) rev() kv.Rev {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,11 +16,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Variables that make the test binary a holder: the way, the address, and the namespace.
+// These variables make the test binary a holder. They contain the kind of lock, the address, and
+// the namespace.
 const (
 	holderVariable = "TENURE_CONSUL_TEST_HOLDER"
 	takeoverTTL    = time.Second
-	lockTTL        = 10 * time.Second // the smallest that Consul takes
+	lockTTL        = 10 * time.Second // the smallest that Consul accepts
 	lockRounds     = 3                // of 10 to 25 s
 )
 
@@ -45,7 +46,7 @@ func holder(how string) error {
 	return elect(context.Background(), address, name, led)
 }
 
-// takeLock waits for a lock with the smallest settings that Consul takes.
+// takeLock waits for a lock with the smallest settings that Consul accepts.
 func takeLock(c *api.Client, name string) (*api.Lock, error) {
 	l, err := c.LockOpts(&api.LockOptions{Key: name, SessionTTL: lockTTL.String(), LockDelay: time.Millisecond})
 	if err != nil {
@@ -78,7 +79,7 @@ func elect(ctx context.Context, address, name string, led func()) error {
 	return e.Run(ctx)
 }
 
-// startHolder returns when it leads.
+// startHolder returns when the holder leads.
 func startHolder(b *testing.B, kind string, server *servers.Server, name string) *exec.Cmd {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
@@ -98,8 +99,8 @@ func startHolder(b *testing.B, kind string, server *servers.Server, name string)
 }
 
 // BenchmarkTakeover measures the time from the SIGKILL of a holder in another process until a
-// standby leads, as a multiple of the TTL of one second. For a few rounds it does the same with a
-// lock of Consul's client, whose smallest TTL is ten seconds. Run it with -benchtime=30x.
+// standby leads, as a multiple of the TTL of one second. For a few rounds, it also measures a lock
+// of Consul's client, whose smallest TTL is ten seconds. Run it with -benchtime=30x.
 func BenchmarkTakeover(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	b.Run("tenure", func(b *testing.B) {
@@ -110,7 +111,8 @@ func BenchmarkTakeover(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			led, done := make(chan time.Time, 1), make(chan error, 1)
 			go func() { done <- elect(ctx, server.Addr(), name, func() { led <- time.Now() }) }()
-			// The standby has joined, and the kill meets every phase of the heartbeats.
+			// By now the standby has joined. The kills are spread over every phase of the
+			// heartbeats.
 			time.Sleep(takeoverTTL + time.Duration(i%10)*takeoverTTL/30)
 			killed := time.Now()
 			_ = cmd.Process.Kill()

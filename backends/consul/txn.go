@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Verbs of operations in a transaction on keys.
 const (
 	verbSet            = "set"
 	verbCAS            = "cas"
@@ -21,7 +20,7 @@ const (
 	verbCheckNotExists = "check-not-exists"
 )
 
-// operation is one operation of a transaction, in the form of the HTTP API.
+// operation is a transaction's operation, as encoded by the HTTP API.
 type operation struct {
 	KV keyOperation `json:"KV"`
 }
@@ -34,21 +33,21 @@ type keyOperation struct {
 	Index uint64 `json:"Index,omitempty"`
 }
 
-// answers reports whether the results include an entry for an applied operation.
+// answers reports whether Consul's answer to an applied operation includes an entry.
 func (o *operation) answers() bool {
 	return o.KV.Verb != verbDelete && o.KV.Verb != verbCheckNotExists
 }
 
-// size returns an upper limit of the operation's bytes in a request.
+// size returns an upper bound on the operation's length in a request.
 func (o *operation) size() int {
 	return operationOverhead + len(o.KV.Key) + base64.StdEncoding.EncodedLen(len(o.KV.Value))
 }
 
-// operationOverhead covers names, quotes and two numbers of 20 digits.
+// operationOverhead covers an operation's names and quotes, and two numbers of 20 digits.
 const operationOverhead = 128
 
-// put returns an operation that writes a value. Consul ignores a write of equal value and flags and
-// keeps the index, so the flags always differ.
+// The operation writes a value with random flags, because Consul ignores a write of the same value
+// and flags, and keeps the index.
 func put(verb, key string, value []byte, index kv.Rev) operation {
 	return operation{keyOperation{Verb: verb, Key: key, Value: value, Flags: rand.Uint64(), Index: uint64(index)}}
 }
@@ -64,12 +63,12 @@ func condition(c kv.Compare) operation {
 	return operation{keyOperation{Verb: verbCheckIndex, Key: c.Key, Index: uint64(c.Rev)}}
 }
 
-// part is the operations [lo, hi) of a request for a kv.Txn or a guard.
+// part is the range [lo, hi) of a request's operations that belong to a kv.Txn or a guard.
 type part struct {
 	lo, hi int
 	shared []int // conditions shared with earlier parts
 	index  int   // transaction's index in the batch; guardPart or piggybackPart
-	prev   int   // operation whose result is Prev, -1 if prevIs has it
+	prev   int   // operation whose result is Prev; -1 if prevIs has it
 	prevIs kv.Rev
 	then   int // first operation of Then
 }
@@ -80,7 +79,6 @@ const (
 	witnessPart   = -3
 )
 
-// request is a transaction of the HTTP API.
 type request struct {
 	ops   []operation
 	parts []part
@@ -93,8 +91,8 @@ func (r *request) add(o operation) {
 	r.bytes += o.size()
 }
 
-// condition adds a condition to a part, and one operation for all parts that share it. The claims
-// of a dead member's shards all check its absence.
+// condition adds a condition to a part. Parts with the same condition share one operation. For
+// example, all claims for a dead member's shards check that the member is gone.
 func (r *request) condition(p *part, c kv.Compare) int {
 	i, ok := r.conds[c]
 	if ok {
@@ -109,7 +107,7 @@ func (r *request) condition(p *part, c kv.Compare) int {
 	return i
 }
 
-// guard adds conditions outside any transaction.
+// guard adds conditions that do not belong to any transaction.
 func (r *request) guard(conds []kv.Compare) {
 	lo := len(r.ops)
 	for _, c := range conds {
@@ -125,10 +123,10 @@ func (r *request) look(key string) {
 	r.parts = append(r.parts, part{lo: lo, hi: len(r.ops), index: witnessPart, prev: -1})
 }
 
-// txn adds a transaction. Its conditions come first, except a condition on a record that it
-// puts, which is a part of the put. Consul runs operations in order, and no operation of a
-// batch reads a record that another writes. So the effect is the same as if all conditions were
-// evaluated first.
+// txn adds a transaction. Its conditions come first, except that a condition on a record that the
+// transaction puts is part of the put. Although Consul runs operations in order, the effect is the
+// same as if it evaluated all conditions first, because no operation of a batch reads a record that
+// another writes.
 func (r *request) txn(t *kv.Txn, index int) {
 	p := part{lo: len(r.ops), index: index, prev: -1}
 	for _, c := range t.If {
@@ -174,9 +172,9 @@ func (r *request) txn(t *kv.Txn, index int) {
 	r.parts = append(r.parts, p)
 }
 
-// deletes reports whether a transaction only deletes the record of its only condition. Then its
-// existence is not checked, because the check would return its value. The transaction counts as
-// applied if the record was already gone.
+// deletes reports whether a transaction only deletes the record of its only condition. For such a
+// transaction, the request does not check whether the record exists, because the check would return
+// the record's value. If the record was already gone, the transaction counts as applied.
 func deletes(t *kv.Txn, key string) bool {
 	return len(t.If) == 1 && len(t.Ops) == 1 && t.Ops[0].Delete && t.Ops[0].Key == key
 }
@@ -213,7 +211,6 @@ func (r *request) cut() {
 	r.ops, r.parts = r.ops[:p.lo], r.parts[:len(r.parts)-1]
 }
 
-// reply is the answer to a request.
 type reply struct {
 	Results []struct{ KV *entry }
 	Errors  []struct {
@@ -222,7 +219,7 @@ type reply struct {
 	}
 }
 
-// entry is a record in the form of the HTTP API.
+// entry is a record, as encoded by the HTTP API.
 type entry struct {
 	Key         string
 	Value       []byte
@@ -240,7 +237,7 @@ func (e *entry) pair() kv.Pair {
 	return p
 }
 
-// match returns the entry of each operation, nil for operations without one. Consul silently omits
+// match returns each operation's entry, or nil for an operation without one. Consul silently omits
 // entries that the token may not read.
 func (r *request) match(a *reply) ([]*entry, error) {
 	entries := make([]*entry, len(r.ops))
@@ -262,8 +259,8 @@ func (r *request) match(a *reply) ([]*entry, error) {
 	return entries, nil
 }
 
-// refusals returns the parts of a request whose conditions refused them. After any other
-// failure, it returns an error, and no part of the request was applied.
+// refusals returns the parts of a request whose conditions did not hold. For any other failure, the
+// result is an error, and nothing was applied.
 func (r *request) refusals(a *reply) (map[int]bool, error) {
 	refused := make(map[int]bool)
 	for _, e := range a.Errors {

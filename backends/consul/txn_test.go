@@ -60,8 +60,8 @@ func TestEqualValuesDiffer(t *testing.T) {
 	}
 }
 
-// TestSharedConditions: the claims of one holder's shards check its absence once, and it refuses
-// all of them.
+// TestSharedConditions: the claims for one holder's shards share one check that the holder is
+// absent. If the check fails, all claims are refused.
 func TestSharedConditions(t *testing.T) {
 	t.Parallel()
 	r := new(request)
@@ -96,7 +96,7 @@ func TestSharedConditions(t *testing.T) {
 	}
 }
 
-// TestRefusedByRights: Consul reports a missing right like a condition.
+// TestRefusedByRights: Consul reports a missing permission in the same way as a failed condition.
 func TestRefusedByRights(t *testing.T) {
 	t.Parallel()
 	o := operation{keyOperation{Verb: verbCAS, Key: "a"}}
@@ -122,7 +122,7 @@ func TestWitness(t *testing.T) {
 	w.check(kv.Pair{}, shard(5))
 	before := w.now()
 	w.check(kv.Pair{}, shard(9)) // learned during a read
-	w.check(before, shard(5))    // a read of the state when it was sent
+	w.check(before, shard(5))    // a read that returns the state at its sending
 	if w.rev() != 0 {
 		t.Error("a read that is older than a later answer shows no step back")
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// enableAuth adds a user with rights on one range of keys, turns authentication
-// on, and returns how to be root and how to be that user.
+// enableAuth adds a user with permissions on one range of keys, and turns authentication on. It
+// returns the configurations of root and of that user.
 func enableAuth(t testing.TB, server *servers.Server, right, from, end string) (root, user clientv3.Config) {
 	t.Helper()
 	c := config(t, server)

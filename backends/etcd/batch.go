@@ -11,17 +11,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// unit is a run of neighbouring transactions of a batch that etcd applies together or not at
-// all. Its field on is the first one's index in the batch.
+// unit is a sequence of transactions that etcd applies together or not at all. The field at is the
+// first transaction's index in the batch.
 type unit struct {
 	at   int
 	txns []kv.Txn
 }
 
-// Apply sends the batch as one transaction. If the server would not accept that, it sends
-// several in sequence. Apply first sends neighbours as units, because one nested transaction
-// costs the server much less than many. No part of a refused unit was applied, so Apply sends
-// its transactions again one by one.
+// Apply sends the batch as one transaction, or as a sequence of several if one would be too large
+// for the server. To reduce the server's work, Apply combines the batch's transactions into units,
+// so that fewer are nested. Because no part of a refused unit was applied, its transactions are
+// sent again one by one.
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	out := &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}
 	queue := s.units(b.Txns)
@@ -63,8 +63,8 @@ func fail(out *kv.Outcome, units []unit, err error) {
 	}
 }
 
-// units cuts the transactions of a batch into units of at most half the width that the server
-// accepts, and half the bytes. The other half of the width is for the number of units.
+// A unit of several transactions uses at most half the width and half the bytes that the server
+// accepts. The other half of the width is reserved for the number of units.
 func (s *store) units(txns []kv.Txn) []unit {
 	var units []unit
 	for lo := 0; lo < len(txns); {
@@ -84,7 +84,7 @@ func (s *store) units(txns []kv.Txn) []unit {
 	return units
 }
 
-// width returns the number of operations that the server counts in a unit.
+// width returns a unit's number of operations, as counted by the server.
 func (u unit) width() int {
 	ops, conds := 0, 0
 	for i := range u.txns {
@@ -97,12 +97,12 @@ func (u unit) width() int {
 	return max(ops, conds)
 }
 
-// fit returns how many of the units fit in one request. The server counts the nested transactions
-// and the width of the widest.
+// fit returns the number of units that fit in one request. The server adds the number of nested
+// transactions to the width of the widest transaction.
 func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 	bytes, widest := 0, 0
 	for _, c := range guard {
-		bytes += 2 * (len(c.Key) + overhead) // compared, and read if that fails
+		bytes += 2 * (len(c.Key) + overhead) // compared, and read if the compare fails
 	}
 	for i, u := range units {
 		w, n := u.width(), 0
@@ -123,10 +123,10 @@ func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 	return len(units), nil
 }
 
-// overhead is an upper limit of the bytes that the encoding adds to a key or a value.
+// overhead is the maximum number of bytes that the encoding adds to a key or a value.
 const overhead = 48
 
-// size returns an upper limit of a transaction's length in a request.
+// size returns an upper bound on a transaction's length in a request.
 func size(t *kv.Txn) int {
 	n := overhead
 	for _, c := range t.If {
@@ -144,8 +144,8 @@ func size(t *kv.Txn) int {
 	return n
 }
 
-// request returns one transaction with the units. If the guard holds, each unit whose own
-// conditions hold runs. etcd evaluates all conditions before it writes.
+// request returns one transaction that contains the units. If the guard holds, etcd runs each unit
+// whose conditions also hold. All conditions are evaluated before any write.
 func request(guard []kv.Compare, units []unit) *etcdserverpb.TxnRequest {
 	r := &etcdserverpb.TxnRequest{Compare: compares(nil, guard), Success: make([]*etcdserverpb.RequestOp, len(units))}
 	for _, c := range guard {
@@ -157,8 +157,8 @@ func request(guard []kv.Compare, units []unit) *etcdserverpb.TxnRequest {
 	return r
 }
 
-// nested returns the operation of one unit. If the unit has several transactions, it omits the
-// reads for its refusal, because they will be sent again.
+// nested returns one unit's operation. If the unit has several transactions, the reads that explain
+// a refusal are omitted, because the transactions are sent again.
 func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	r := &etcdserverpb.TxnRequest{
 		Compare: make([]*etcdserverpb.Compare, 0, len(txns)),
@@ -171,7 +171,7 @@ func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	for n := range txns {
 		count += len(txns[n].Ops)
 	}
-	// The parts of an operation are allocated together, because many are made.
+	// To save allocations, the parts of each operation are allocated together.
 	ops := make([]struct {
 		op  etcdserverpb.RequestOp
 		is  etcdserverpb.RequestOp_RequestPut
@@ -200,8 +200,8 @@ func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	return r
 }
 
-// compares compares the revision of the last change, because etcd's version of a key begins again
-// with every creation.
+// compares appends conditions on the revision of the last change, because etcd's version of a key
+// restarts with every creation.
 func compares(cs []*etcdserverpb.Compare, conds []kv.Compare) []*etcdserverpb.Compare {
 	for _, cond := range conds {
 		c := &etcdserverpb.Compare{Key: []byte(cond.Key), Target: etcdserverpb.Compare_MOD,
@@ -230,7 +230,6 @@ func reads(keys []string) []*etcdserverpb.RequestOp {
 	return ops
 }
 
-// refused returns the answer to a batch whose guard did not hold.
 func refused(guard []kv.Compare, resp *etcdserverpb.TxnResponse) (*kv.Outcome, error) {
 	if len(resp.Responses) != len(guard) {
 		return nil, short("guards", len(resp.Responses), len(guard))
@@ -243,8 +242,8 @@ func refused(guard []kv.Compare, resp *etcdserverpb.TxnResponse) (*kv.Outcome, e
 		Guard: appendPairs(nil, keys, resp.Responses)}, nil
 }
 
-// outcome takes the results of one request, and returns the transactions to send again. If the
-// answer's shape differs from the request's, the outcome is unknown.
+// outcome adds one request's results to out, and returns the transactions to send again. If the
+// answer does not match the request's structure, the outcome is unknown.
 func outcome(out *kv.Outcome, units []unit, resp *etcdserverpb.TxnResponse) (again []unit, err error) {
 	if len(resp.Responses) != len(units) {
 		return nil, short("transactions", len(resp.Responses), len(units))
@@ -283,7 +282,7 @@ func outcome(out *kv.Outcome, units []unit, resp *etcdserverpb.TxnResponse) (aga
 	return again, nil
 }
 
-// answers returns how many operations of the unit have answers.
+// answers returns the expected number of answers to a unit.
 func (u unit) answers(succeeded bool) (n int) {
 	for i := range u.txns {
 		if t := &u.txns[i]; succeeded {

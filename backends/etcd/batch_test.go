@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestUnits: a batch that is applied is one request. A refused transaction does not refuse its
-// neighbours, and is answered alone.
+// TestUnits: a batch that is applied takes one request. A refused transaction has no effect on its
+// neighbors, and gets its own answer.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	calls := new(counter)
@@ -85,7 +85,7 @@ func TestUnits(t *testing.T) {
 		t.Errorf("a guard that does not hold: %+v", out)
 	}
 
-	// One that is too large fails alone, and nothing of it is sent.
+	// Only the transaction that is too large fails, and no part of it is sent.
 	st.maxBytes = 64 << 10
 	for at, requests := range []int64{1, 2, 1} {
 		txns := puts(func(int) kv.Rev { return kv.Exists })[:3]

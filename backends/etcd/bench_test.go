@@ -18,10 +18,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// Each benchmark prints medians, so run it a few times on a quiet machine. The alternative,
-// concurrency.Election, runs beside it on the same server.
+// Each benchmark prints medians. Run it a few times on a quiet machine. The alternative,
+// concurrency.Election, is measured on the same server.
 
-// sampled reports the median and the important extremes.
+// sampled reports the median and the relevant extremes.
 func sampled(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
@@ -121,12 +121,12 @@ func newSession(b *testing.B, client *clientv3.Client) *concurrency.Session {
 	return s
 }
 
-// watchCatchesUp is more than the period in which etcd starts to serve watches that began in the
-// past, as an Election's do.
+// watchCatchesUp is longer than etcd takes to serve a watch of past revisions, such as an
+// Election's watch.
 const watchCatchesUp = 150 * time.Millisecond
 
-// BenchmarkHandOver measures from giving a shard away to the first fenced write of a member in
-// another process, which learns of it from its watch.
+// BenchmarkHandOver measures the time from the transfer of a shard to the successor's first fenced
+// write. The successor runs in another process, and learns of its lease from a watch.
 func BenchmarkHandOver(b *testing.B) {
 	c := config(b, pool.Get(b, servers.Etcd, nil))
 	b.Run("tenure", func(b *testing.B) {
@@ -143,7 +143,7 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		granted, _ := sqlfault.Acquire(b, sides[0].s, sqlfault.Claims(1))
 		fence := granted[0].Fence
-		// learns returns when the view shows the shard with the session.
+		// learns returns when the view shows that the session owns the shard.
 		learns := func(s *side) driver.Owner {
 			for {
 				view, err := s.b.Observe(b.Context(), driver.ObserveQuery{Since: s.cursor})
@@ -230,7 +230,7 @@ func BenchmarkHandOver(b *testing.B) {
 				}
 				queued = resp.Count-written.Count == 2
 			}
-			time.Sleep(watchCatchesUp) // otherwise it measures the server's timer
+			time.Sleep(watchCatchesUp) // otherwise the benchmark measures the server's timer
 			b.StartTimer()
 			start := time.Now()
 			if err := from.Resign(b.Context()); err != nil {
@@ -240,7 +240,8 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		sampled(b, took)
 	})
-	// The lower limit of a hand-over: a write, another client's watch of it, and its write.
+	// This is the lower limit of a hand-over: one client writes, and another client sees the write
+	// in its watch and then writes.
 	b.Run("bare", func(b *testing.B) {
 		key := fmt.Sprint("handover-bare", time.Now().UnixNano())
 		var clients [2]*clientv3.Client
@@ -269,8 +270,8 @@ func BenchmarkHandOver(b *testing.B) {
 	})
 }
 
-// BenchmarkAppend appends through an Elector; single is 64 goroutines with one
-// transaction for each entry.
+// BenchmarkAppend appends through an Elector. In the case named single, 64 goroutines append with
+// one transaction for each entry.
 func BenchmarkAppend(b *testing.B) {
 	c := config(b, pool.Get(b, servers.Etcd, nil))
 	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend {
@@ -292,8 +293,8 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// TestIdleCost counts the calls of an idle process that owns shards, during some heartbeats: the
-// same for 1 and for 10,000 shards.
+// TestIdleCost counts the calls of an idle process that owns shards, during some heartbeats. The
+// count must be the same for 1 and for 10,000 shards.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
@@ -349,7 +350,7 @@ func TestIdleCost(t *testing.T) {
 	}
 }
 
-// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+// BenchmarkMany acquires and hands over many shards, and BenchmarkMoves hands over one.
 func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
 func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Open opens a namespace through its own client, which Close closes. Unless c says otherwise,
-// the client redials a broken connection at least once a second, and logs nothing. Its
-// keep-alive detects a dead connection with a watch within 13 s. c.Context is not used.
+// Open opens a namespace with a new client, which Close closes. Unless c specifies otherwise, the
+// client logs nothing, redials a broken connection at least once a second, and detects a dead
+// connection with a watch within 13 s. Open ignores c.Context.
 func Open(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -41,11 +41,10 @@ func Open(ctx context.Context, c clientv3.Config, namespace string, o *Options) 
 	return open(ctx, st, namespace, opts, nil)
 }
 
-// dial makes a client and a store on it.
 func dial(ctx context.Context, c clientv3.Config, o *Options) (*store, error) {
 	withConfigDefaults(&c)
 	life, end := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, end) // ends the client only while dial runs
+	stop := context.AfterFunc(ctx, end) // ctx ends the client only while dial runs
 	defer stop()
 	c.Context = life
 	fail := func(err error) (*store, error) {
@@ -92,8 +91,8 @@ func withConfigDefaults(c *clientv3.Config) {
 	c.DialOptions = append(own, c.DialOptions...)
 }
 
-// checkUsers refuses a user and a password in an endpoint, because etcd's client does
-// not use them, and messages name endpoints.
+// checkUsers refuses endpoints that contain a user, because messages contain the endpoints and
+// etcd's client ignores the user.
 func checkUsers(endpoints []string) error {
 	for i, e := range endpoints {
 		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // a socket's name may contain "@"
@@ -104,9 +103,9 @@ func checkUsers(endpoints []string) error {
 	return nil
 }
 
-// checkTransport refuses plaintext, and TLS without verification, to another host. With
-// credentials, most calls use the first endpoint's scheme for all endpoints, and some use each
-// endpoint's own. So the schemes must not differ.
+// checkTransport refuses a connection to another host in plaintext or with unverified TLS. All
+// endpoints must have the same scheme, because with credentials, most calls use the first
+// endpoint's scheme for all endpoints, but some use each endpoint's own.
 func checkTransport(c *clientv3.Config) error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)
@@ -147,12 +146,12 @@ func loopback(endpoint string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Settings are the Opener's options in configuration.
+// Settings are the Opener's options in a configuration.
 type Settings struct {
 	Endpoints    []string      `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
 	Username     string        `json:"username" yaml:"username"`
 	Password     driver.Secret `json:"password" yaml:"password"`
-	PasswordFile string        `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read at each authentication; takes precedence over password
 	CAFile       string        `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
 	CertFile     string        `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
 	KeyFile      string        `json:"key_file" yaml:"key_file"`
@@ -161,10 +160,10 @@ type Settings struct {
 	Namespace  string `json:"namespace" yaml:"namespace"` // such as "orders"
 	Options    `yaml:",inline"`
 
-	certificate *driver.Certificate // by files of TLS
+	certificate *driver.Certificate // from TLS files
 }
 
-// Opener returns the opener of this backend, "etcd" in configuration.
+// Opener returns the opener for this backend, which is called "etcd" in configurations.
 func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
@@ -210,7 +209,7 @@ func (s *Settings) config() (clientv3.Config, error) {
 	return c, nil
 }
 
-// authenticate puts the current password of the file into authentications.
+// authenticate puts the file's current password into authentication requests.
 func (s *Settings) authenticate(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	if a, ok := req.(*etcdserverpb.AuthenticateRequest); ok {

@@ -1,31 +1,31 @@
-// Package etcd is a backend on etcd. It needs etcd 3.5.28, 3.6.9, 3.7 or later.
+// Package etcd is a backend for etcd. It requires at least etcd 3.5.28, 3.6.9 or 3.7.
 //
 //	b, err := etcd.Open(ctx, clientv3.Config{
 //		Endpoints: []string{"https://etcd-0:2379", "https://etcd-1:2379", "https://etcd-2:2379"},
 //		TLS:       tlsConfig,
 //	}, "orders", nil)
 //
-// [OpenClient] takes a client that the application already has. Package kv does the work; this
-// package is its store:
+// [OpenClient] uses the application's existing client. Package kv implements the driver contract.
+// This package provides the store:
 //
-//   - A batch is one transaction of etcd. Its guard is the outer condition, and each of
-//     its transactions is nested, so that they are independent. A batch above the
+//   - A batch is one etcd transaction. The batch's guard is its outer condition, and the batch's
+//     own transactions are nested inside it, so they are independent. A batch that exceeds the
 //     server's operation limit is split.
-//   - A token is the revision of the write that granted the lease. A claim, a fence and a
-//     heartbeat compare revisions, in the transaction that writes. The backend uses neither
-//     leases nor elections of etcd.
-//   - The id of the cluster is the store's incarnation (rule I2). If the recorded id differs,
-//     for example after a restore into a new cluster, opening raises the tokens. A process that
-//     meets another id later stops with driver.ErrStoreChanged.
-//   - Writes are sent once. The client's own retry of a call that the server ended with a
-//     deadline or a cancellation is disabled. If no part of a write was sent, its error matches
+//   - A token is the revision of the write that granted the lease. Claims, fences and heartbeats
+//     compare revisions in the transaction that writes. The backend uses neither etcd's leases nor
+//     its elections.
+//   - The cluster's id is the store's incarnation (rule I2). If the recorded id differs, for
+//     example after a restore into a new cluster, Open raises the base of later tokens. A process
+//     that later encounters a different id stops with driver.ErrStoreChanged.
+//   - A write is sent once. The client does not retry calls that the server ended because of a
+//     deadline or a cancellation. If no part of a write was sent, its error matches
 //     driver.ErrRetry.
-//   - Every call requires that the member has a leader. A member in a minority refuses
-//     immediately, and its watches end instead of falling silent.
-//   - Heartbeats have their own connection. If a member does not answer them while
-//     another member does, all calls move to the other immediately: see package route.
+//   - Every call requires that the etcd member has a leader. A member in a minority refuses calls
+//     immediately, and ends its watches instead of falling silent.
+//   - Heartbeats have their own connection. If one etcd member stops answering heartbeats while
+//     another answers, all calls move to the other member immediately (see package route).
 //
-// [Backend.Guard] is the fence for the application's own transactions.
+// [Backend.Guard] returns a fence's conditions for the application's own transactions.
 //
 // See docs/backends/etcd.md for keys, roles, limits and costs.
 package etcd

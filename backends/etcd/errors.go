@@ -13,8 +13,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// failed classifies the error of a transaction (rule E1). Unlisted errors are unknown. sent is
-// false if the call never had a connection, so that no byte of it left this process.
+// failed classifies the error of a transaction (rule E1). After any error not listed here, the
+// outcome is unknown. If the argument sent is false, the call never had a connection, so no part of
+// it left this process.
 func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) error {
 	if s.life.Err() != nil {
 		return errClosed()
@@ -41,9 +42,9 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 		return fmt.Errorf("tenure: %w: max-request-bytes of the server is lower than Options.MaxRequestBytes: %w",
 			driver.ErrTooLarge, err)
 	case is(rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests), denied(err),
-		// The very write that filled the disk may report a full disk when it is applied, so the
-		// outcome is unknown. A heartbeat's refusal is an answer. Applied or not, it grants
-		// nothing, and the member is not unreachable.
+		// Even if etcd reports a full disk, it may have applied the write, so the outcome is
+		// unknown. For a heartbeat, this does not matter, because even an applied heartbeat grants
+		// nothing, and the refusal shows that the member is reachable.
 		heartbeat && is(rpctypes.ErrNoSpace):
 		return fmt.Errorf("tenure: %w: etcd refused it: %w", driver.ErrRetry, err)
 	case is(rpctypes.ErrNoSpace):
@@ -53,9 +54,9 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 	return err
 }
 
-// denied reports whether etcd refused the user. etcd checks tokens before it proposes a request. It
-// checks rights again when it applies the request, before any change. The client renews an expired
-// token.
+// denied reports whether the user was refused. Before it proposes a request, etcd checks the token.
+// Permissions are checked again when the request is applied, before any change. The client renews
+// an expired token.
 func denied(err error) bool {
 	if err == nil {
 		return false
@@ -81,10 +82,11 @@ func native(err error) error {
 	return err
 }
 
-// nudge makes connections in back-off connect immediately. Callers pace themselves. A pause of
-// up to two minutes after the server is back would cost them their leases. nudge does not touch
-// a connection that has not failed. While such a connection begins, gRPC writes a map that
-// ResetConnectBackoff reads without a lock, and the race ends the process (grpc/grpc-go#9155).
+// nudge makes connections that are backing off connect immediately. Otherwise, a connection could
+// wait up to two minutes after the server is back, and members would lose their leases. Callers
+// limit the rate of calls. Only failed connections are nudged. While gRPC opens a connection, it
+// writes a map that ResetConnectBackoff reads without a lock, which can crash the process
+// (grpc/grpc-go#9155).
 func (s *store) nudge(err error) {
 	if status.Code(native(err)) != codes.Unavailable {
 		return

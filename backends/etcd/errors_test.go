@@ -32,7 +32,7 @@ func (r *refusing) Txn(context.Context, *etcdserverpb.TxnRequest) (*etcdserverpb
 	return nil, *r.err.Load()
 }
 
-// versioned answers the question for the version, as opening asks it.
+// versioned answers the version query that opening sends.
 type versioned struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 }
@@ -41,7 +41,7 @@ func (versioned) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserv
 	return &etcdserverpb.StatusResponse{Version: "3.7.3"}, nil
 }
 
-// newRefusing starts one, and connects a store to it.
+// newRefusing starts a refusing server, and connects a store to it.
 func newRefusing(t *testing.T) (*refusing, *store) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,15 +116,10 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestNothingSent: without a connection a write was certainly not applied.
+// TestNothingSent: without a connection, a write was certainly not applied.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
+	const addr = "127.0.0.1:1" // no process gets a port this low unless it asks for it
 	opts, _ := (*Options)(nil).withDefaults()
 	st, err := newStore(newClient(t, clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()}), opts)
 	if err != nil {
@@ -155,7 +150,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestFit: a request contains no more than the server's limit.
+// TestFit: a request never exceeds the server's limit.
 func TestFit(t *testing.T) {
 	t.Parallel()
 	st := &store{maxOps: 128, maxBytes: 4096}
@@ -174,7 +169,7 @@ func TestFit(t *testing.T) {
 		txns []kv.Txn
 		want int
 	}{
-		{many(1, txn(127, 0)), 0}, // because of its bytes
+		{many(1, txn(127, 0)), 0}, // because of the transaction's bytes
 		{many(3, txn(1, 1500)), 2},
 		{many(300, txn(1, 0)), 42},
 	} {
@@ -198,7 +193,7 @@ func singles(txns []kv.Txn) (units []unit) {
 	return units
 }
 
-// TestCause: a caller's reason to give up does not show the outcome of its call (E1).
+// TestCause: a caller's reason for giving up says nothing about the outcome of the call (E1).
 func TestCause(t *testing.T) {
 	t.Parallel()
 	s := &store{life: t.Context()}

@@ -14,11 +14,10 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// backendName is the backend's name in Info and of its Opener.
 const backendName = "etcd"
 
-// pipeline is the number of transactions of one call in flight. It is enough to hide a round
-// trip, and small enough that other calls get in between.
+// pipeline is the maximum number of transactions that one call has in flight. Four transactions
+// hide a round trip without holding up other calls.
 const pipeline = 4
 
 // Backend is a namespace in etcd. It implements driver.Backend and is safe for concurrent use.
@@ -30,11 +29,11 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // OpenClient opens a namespace through the caller's client. The caller closes the client after the
-// Backend. ctx limits the opening only. o may be nil. An error says in one line what to change.
+// Backend. The context limits only OpenClient itself, and o may be nil. An error explains in one
+// line what to change.
 //
-// The Backend makes connections to the client's endpoints, with the client's configuration. So
-// wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do not
-// apply.
+// Because the Backend opens its own connections with the client's endpoints and configuration,
+// wrappers around client.KV or client.Watcher, such as clientv3/namespace, have no effect.
 func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
 		return nil, opening(namespace, fmt.Errorf("%w: OpenClient needs a client", driver.ErrInvalid))
@@ -50,8 +49,8 @@ func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, 
 	return open(ctx, st, namespace, opts, nil)
 }
 
-// open opens a namespace of a store, and closes the store if that fails. wrap lets tests put
-// something between the two.
+// open opens a namespace in a store, and closes the store on failure. Tests use wrap to insert a
+// layer between the namespace and the store.
 func open(
 	ctx context.Context, st *store, namespace string, o *Options, wrap func(kv.Store) kv.Store,
 ) (_ *Backend, err error) {
@@ -81,10 +80,10 @@ func open(
 	return &Backend{Backend: b, client: st.client}, nil
 }
 
-// limits returns the limits of a server. The width of a transaction that holds n others is n plus
-// the width of the widest, and may not exceed the server's limit. The widest of many is a
-// transfer's, 3. A commit has two conditions besides its operations'. In units, twice as many are
-// sent in one request, and the server needs no longer than for half of them one by one.
+// The width of a transaction that contains n others is n plus the largest width among them, and
+// must not exceed the server's limit. The widest frequent transaction is a transfer, whose width is
+// 3. A commit has two conditions besides those of its operations. Units double the number of
+// transactions that fit in one request, without increasing the time that the server needs.
 func (s *store) limits() driver.Limits {
 	return driver.Limits{
 		BatchItems: 2 * (s.maxOps - 3), WriteOps: s.maxOps - 3, WriteBytes: s.maxBytes / 3 * 2,
@@ -92,14 +91,14 @@ func (s *store) limits() driver.Limits {
 	}
 }
 
-// Guard returns the conditions for a transaction of the application on the same etcd. With
-// them, the transaction takes effect if and only if the lease is the shard's current grant at
-// that point of the store's order (rule F1):
+// Guard returns conditions for the application's own transaction on the same etcd cluster. With
+// these conditions, the transaction takes effect only if the lease is current at that time (rule
+// F1):
 //
 //	resp, err := client.Txn(ctx).If(b.Guard(lease.Fence())...).Then(clientv3.OpPut("paid/42", "yes")).Commit()
 //
-// A refused transaction (resp.Succeeded is false) means that the lease is no longer the current
-// grant. After an error of Commit, the outcome may be unknown, so read before sending the
+// If the transaction is refused (resp.Succeeded is false), the lease is no longer current. If
+// Commit returns an error, the outcome may be unknown, so read the records before you send the
 // transaction again.
 func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 	conditions, held, _, ok := kv.Granted(b.Backend, fence)
@@ -111,14 +110,14 @@ func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 		all = append(all, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Rev)))
 	}
 	key := conditions[len(conditions)-1].Key
-	// The revision fixes the session, so this refuses a fence of another session.
+	// The revision determines the session, so this comparison refuses a fence of another session.
 	return append(all, clientv3.Compare(clientv3.Value(key), ">", string(held)),
 		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(string(held))))
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. After a
-// restore from a snapshot, an operator calls it before starting any process again. Pass the
-// highest token known from logs, marks or metrics.
+// RaiseFloor ensures that all future tokens of a namespace exceed the given token. After a restore
+// from a snapshot, call RaiseFloor before you start any process. Pass the highest token known from
+// logs, marks or metrics.
 func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

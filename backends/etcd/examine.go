@@ -12,8 +12,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. The client's API reports neither the servers' clocks nor
-// whether they sync their disks.
+// Examine implements driver.Examiner. The client's API does not report the servers' clocks, or
+// whether the servers sync their disks.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	members, err := b.client.MemberList(ctx)
@@ -60,7 +60,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return append(out, rights), nil
 }
 
-// rights judges the user. named reports whether the client has one.
+// The argument named reports whether the client has a user.
 func (b *Backend) rights(ctx context.Context, named bool) (driver.Finding, error) {
 	auth, err := b.client.AuthStatus(ctx) // every user may read it
 	switch {
@@ -95,8 +95,8 @@ func (b *Backend) rights(ctx context.Context, named bool) (driver.Finding, error
 	return f, nil
 }
 
-// refusedRight reports whether a query was refused for lack of rights. A user of the run-time role
-// may lack them.
+// refusedRight reports whether a query was refused for lack of permission, which is normal for the
+// run-time role.
 func refusedRight(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }

@@ -30,7 +30,7 @@ func examined(t *testing.T, what string, b *Backend, others int, name, value, re
 	}
 }
 
-// TestExamine makes a server examine each kind of user. Only users without a name may not ask about
+// TestExamine examines a server as each kind of user. Only users without a name may not query
 // members and alarms.
 func TestExamine(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestClusterStruck appends to a log, each entry exactly once, while the leader
-// moves and members are killed, stalled and started again.
+// TestClusterStruck appends to a log, each entry exactly once, while the leader moves and members
+// are killed, stalled and restarted.
 func TestClusterStruck(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
@@ -64,7 +64,7 @@ func impatient(ctx context.Context, c *intercept.Call, proceed func(context.Cont
 	return proceed(ctx)
 }
 
-// moveLeader asks the leader to give way to another member.
+// moveLeader asks the leader to hand leadership to another member.
 func moveLeader(ctx context.Context, client *clientv3.Client) (int, error) {
 	var leader, other uint64
 	var at string
@@ -91,7 +91,6 @@ func moveLeader(ctx context.Context, client *clientv3.Client) (int, error) {
 	return 1, err
 }
 
-// wait lets time pass that is part of a fault.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -99,7 +98,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// TestQuorumLost takes two of three members away for ten TTLs, stalled and killed: no member is
+// TestQuorumLost stalls and then kills two of three members, for ten TTLs. No member of Tenure is
 // evicted, and each shard stays with its owner.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
@@ -108,8 +107,8 @@ func TestQuorumLost(t *testing.T) {
 	outage.Quorum(t, cluster, 500*time.Millisecond, func(int) driver.Backend { return openOn(t, c, Options{}) })
 }
 
-// TestFull raises the space alarm: reads continue, and heartbeats are refused rather than
-// unanswered. After the alarm the lease continues.
+// TestFull raises the space alarm. Reads continue, and heartbeats are refused rather than
+// unanswered. The lease survives the alarm.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd,
@@ -162,8 +161,8 @@ func TestFull(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(f, 2, []byte("after")))
 }
 
-// TestTokensExpire: a password's tokens of one second are renewed for writes, reads and watches,
-// and no call fails because of it.
+// TestTokensExpire: tokens that are valid for one second are renewed for writes, reads and watches,
+// without a failed call.
 func TestTokensExpire(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd,

@@ -17,5 +17,5 @@ var garbageFor = garbage.Flag()
 func TestGarbage(t *testing.T) {
 	server := servers.New(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})
 	_, user := enableAuth(t, server, "readwrite", "suite/", clientv3.GetPrefixRangeEnd("suite/"))
-	garbage.Test(t, harness(t, user, user, nil).New(conformance.Wrap(t)), 4, *garbageFor)
+	conformance.TestGarbage(t, harness(t, user, user, nil).New, *garbageFor)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// restore writes the records of one server to an empty one, with their revisions, as a restored
-// snapshot has them.
+// restore copies the records of one server to an empty server, with the revisions that a restored
+// snapshot would have.
 func restore(t *testing.T, from, to *clientv3.Client) {
 	t.Helper()
 	ctx := bounded(t, ample.Time)
@@ -57,11 +57,12 @@ func restore(t *testing.T, from, to *clientv3.Client) {
 
 var restoresFlag = flag.Int("restores", 1, "how often TestRestoredCluster restores two clusters from one state")
 
-// I2: a cluster is restored under another id. A former process uses nothing that it is granted
-// there, and a new one is granted no token a second time.
+// I2: a cluster is restored under a different id. A former process uses no lease that it gets
+// there, and a new process never gets a token that was granted before.
 //
-// Then the same state is restored into a third cluster, whose tokens are above those of the second
-// (I2). After a process has opened the namespace there, no former fence passes in either (F1).
+// Then the same state is restored into a third cluster, whose tokens are greater than those of the
+// second (I2). After a process has opened the namespace in the third cluster, no former fence
+// passes in either restored cluster (F1).
 func TestRestoredCluster(t *testing.T) {
 	t.Parallel()
 	for i := range *restoresFlag {

@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 var outageRounds = flag.Int("outage.rounds", 0, "rounds at each of three TTLs of the tests that take servers away; 0: "+
@@ -36,7 +35,6 @@ func TestMain(m *testing.M) {
 	os.Exit(pool.RunExamples(m, servers.Etcd, "ETCD_ENDPOINT"))
 }
 
-// config reaches servers of tests, without a password.
 func config(t testing.TB, members ...*servers.Server) clientv3.Config {
 	t.Helper()
 	tls, err := members[0].TLSConfig()
@@ -60,7 +58,6 @@ func newClient(t testing.TB, c clientv3.Config) *clientv3.Client {
 	return client
 }
 
-// openOn opens a namespace of the test's own.
 func openOn(t testing.TB, c clientv3.Config, o Options) *Backend {
 	t.Helper()
 	o.Create = true

@@ -17,23 +17,23 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// member is one endpoint, with a connection for heartbeats (rule E4) and one for all other calls.
+// member is one endpoint, with separate connections for heartbeats (rule E4) and for all other
+// calls.
 type member struct {
 	conn, beatConn *grpc.ClientConn
 	kv, beats      etcdserverpb.KVClient
 	watch          etcdserverpb.WatchClient
 }
 
-// cluster is the set of a client's endpoints at one moment.
 type cluster struct {
 	endpoints []string
 	members   []member
 	routes    *route.Routes
 }
 
-// dialCluster makes connections with the client's configuration and its token. A single
-// endpoint, which may be a load balancer, gets two members. So after an unanswered heartbeat,
-// the next one uses another connection.
+// dialCluster creates connections with the client's configuration and token. A single endpoint,
+// which may be a load balancer, gets two members, so that the heartbeat after an unanswered one
+// uses another connection.
 func dialCluster(life context.Context, client *clientv3.Client) (*cluster, error) {
 	c := &cluster{endpoints: client.Endpoints()}
 	if len(c.endpoints) == 0 {
@@ -72,8 +72,8 @@ func (c *cluster) conns() []*grpc.ClientConn {
 	return slices.DeleteFunc(all, func(conn *grpc.ClientConn) bool { return conn == nil })
 }
 
-// members returns the cluster of the client's endpoints, which change if the client follows the
-// members of etcd (AutoSyncInterval).
+// members returns the cluster for the client's endpoints, which change if the client follows etcd's
+// member list (AutoSyncInterval).
 func (s *store) members() (*cluster, error) {
 	endpoints := s.client.Endpoints()
 	s.mu.Lock()
@@ -90,11 +90,11 @@ func (s *store) members() (*cluster, error) {
 	}
 	former := s.cluster
 	s.cluster = next
-	_ = former.close() // the error means that it was closed already
+	_ = former.close() // the error only means that it was already closed
 	return next, nil
 }
 
-// begin chooses a member for a call. The call requires that the member has a leader.
+// begin chooses a member for a call, which requires the member to have a leader.
 func (s *store) begin(
 	ctx context.Context, way func(*route.Routes, context.Context) *route.Trip,
 ) (*route.Trip, *member, error) {
@@ -112,8 +112,8 @@ func (s *store) begin(
 	return t, &m, nil
 }
 
-// renew replaces a member's idle connection for heartbeats. s.mu is held. If it cannot make a new
-// one, it keeps the old one.
+// renew replaces a member's idle heartbeat connection, unless a new connection cannot be made. The
+// caller holds s.mu.
 func (s *store) renew(i int) {
 	c := s.cluster
 	m := &c.members[i]
@@ -125,7 +125,7 @@ func (s *store) renew(i int) {
 	m.beatConn, m.beats = conn, etcdserverpb.NewKVClient(conn)
 }
 
-// finish ends a call with the caller's context ctx. Its error includes why the member was left.
+// finish ends a call. If the store stopped using the member, the error includes the reason.
 func finish(ctx context.Context, t *route.Trip, err error) error {
 	left := context.Cause(t.Context)
 	if denied(err) {
@@ -145,7 +145,7 @@ func finish(ctx context.Context, t *route.Trip, err error) error {
 	return err
 }
 
-// lateness returns the verdict on a member when the caller's context ends.
+// lateness returns the route's outcome after the caller's context has ended.
 func lateness(ctx context.Context) route.Outcome {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return route.Failed
@@ -153,8 +153,8 @@ func lateness(ctx context.Context) route.Outcome {
 	return route.Ended
 }
 
-// verdict returns the verdict on a member after an error. A member whose leader is missing or does
-// not answer is unavailable.
+// verdict returns the route's outcome for an error. A member whose leader is missing or does not
+// answer is unavailable.
 func verdict(err error) route.Outcome {
 	if err != nil {
 		switch status.Code(native(err)) {

@@ -15,9 +15,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// TestNudge: after a call that found no server, its connections are tried again immediately,
-// however long gRPC would wait. Connections that just begin are not touched, because the race
-// detector would fail.
+// TestNudge: after a call that found no server, the connections are retried immediately, even if
+// gRPC would wait for long. The race detector would fail if nudge touched new connections.
 func TestNudge(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +53,7 @@ func TestNudge(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 300 { // each has a connection that is just beginning
+		for range 300 { // each has a new connection
 			s.mu.Lock()
 			s.renew(0)
 			begins := s.cluster.members[0].beatConn

@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// refusedOpen opens a namespace that must be refused before its context ends.
+// refusedOpen fails unless opening a namespace is refused before its context ends.
 func refusedOpen(t *testing.T, c clientv3.Config, o *Options, want ...string) error {
 	t.Helper()
 	ctx := bounded(t, ample.Time)
@@ -172,7 +172,7 @@ func TestTLS(t *testing.T) {
 			wrong.TLS = nil
 			refusedOpen(t, wrong, nil)
 
-			// The same from configuration.
+			// Open the same namespace from a configuration.
 			cert, key := server.ClientFiles()
 			settings, err := json.Marshal(map[string]any{
 				"endpoints": []string{"https://" + server.Addr()}, "ca_file": server.CAFile(), "cert_file": cert,
@@ -193,8 +193,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestOperationLimit: a server's lower limit is found and kept, and a limit that is lowered later
-// is not taken for a failure.
+// TestOperationLimit: opening finds and keeps a server's lower limit. A limit that is lowered later
+// is not mistaken for a failure.
 func TestOperationLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"max-txn-ops = 40"}})
@@ -224,10 +224,10 @@ func TestOperationLimit(t *testing.T) {
 	small := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"max-txn-ops = 10"}})
 	refusedOpen(t, config(t, small), &Options{Create: true}, "max-txn-ops", "16")
 
-	// The lowering itself is TestErrors: the server says too many operations.
+	// TestErrors covers a limit that is lowered: the server reports too many operations.
 }
 
-// TestMemberDown: opening needs no member that is down, and does not wait for it.
+// TestMemberDown: opening does not need a member that is down, and does not wait for that member.
 func TestMemberDown(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, &servers.Options{NoSync: true})
@@ -237,7 +237,7 @@ func TestMemberDown(t *testing.T) {
 	if err := cluster.Members()[1].Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Without a majority it fails by the deadline.
+	// Without a majority, opening fails by the deadline.
 	_ = refusedWithin(bounded(t, 5*time.Second), t, config(t, cluster.Members()...), &Options{Create: true})
 	if err := cluster.Members()[1].Cont(); err != nil {
 		t.Fatal(err)
@@ -257,7 +257,7 @@ func TestMemberDown(t *testing.T) {
 	}
 }
 
-// TestClientStaysOpen: a Backend on the caller's client does not close it.
+// TestClientStaysOpen: a Backend does not close the caller's client.
 func TestClientStaysOpen(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, config(t, pool.Get(t, servers.Etcd, nil)))
@@ -318,7 +318,7 @@ func TestGuard(t *testing.T) {
 		t.Error("refused under the current grant")
 	}
 	other, before, after := f, f, f
-	other.Session, before.Session, after.Session = successor.ID(), "0", "zzz" // below and above its own
+	other.Session, before.Session, after.Session = successor.ID(), "0", "zzz" // around the real session
 	next := f
 	next.Token++
 	for _, wrong := range []driver.Fence{other, before, after, next, {},
@@ -342,7 +342,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestRaiseFloor: after opening again, tokens continue above the operator's floor.
+// TestRaiseFloor: when the namespace is opened again, tokens continue above the operator's floor.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))

@@ -7,10 +7,9 @@ import (
 )
 
 const (
-	// defaultTxnOps is etcd's default of max-txn-ops, the number of operations in one
-	// transaction.
+	// defaultTxnOps is etcd's default for max-txn-ops, the number of operations in one transaction.
 	defaultTxnOps = 128
-	// defaultRequestBytes is etcd's default of max-request-bytes.
+	// defaultRequestBytes is etcd's default for max-request-bytes.
 	defaultRequestBytes = 3 << 19
 )
 
@@ -18,25 +17,24 @@ const minTxnOps = 16
 
 // Options configure Open and OpenClient. The zero value and nil are valid.
 type Options struct {
-	// Create writes the namespace's identity if it has none. Without it, a missing identity is
-	// an error, because it may mean a wiped store (rule I1).
+	// Create lets Open write the namespace's identity if it does not exist. Without Create, a missing
+	// identity is an error, because the store may have been wiped (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps limits the operations of one transaction: 16 to 10,000. Default (0):
-	// the largest of 128, 64, 32 and 16 that the server takes. Raise it only together
-	// with max-txn-ops of all members.
+	// MaxTxnOps limits the number of operations in one transaction: 16 to 10,000. Default (0): the
+	// largest of 128, 64, 32 and 16 that the server accepts. Raise it only together with the
+	// max-txn-ops of all members.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
-	// MaxRequestBytes limits a request, in bytes. Default (0) 1.5 MiB; 64 KiB to 64 MiB. Change
-	// it together with max-request-bytes of all members.
+	// MaxRequestBytes limits the size of a request, in bytes. Default (0) 1.5 MiB; 64 KiB to 64
+	// MiB. Change it together with the max-request-bytes of all members.
 	MaxRequestBytes int `json:"max_request_bytes" yaml:"max_request_bytes"`
 
-	// Insecure allows a connection to another host without TLS, or without checking its
-	// certificate. Default false: such a configuration is refused.
+	// Insecure allows connections to other hosts without TLS or without certificate checks. Default
+	// false: Open refuses such a configuration.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 
-// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// runRecipe does the same as the documentation's etcdctl commands.
+// runRecipe has the same effect as the documentation's etcdctl commands.
 func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/backends/etcd.md")
@@ -57,8 +57,8 @@ func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 	return user, password
 }
 
-// TestRecipe uses a namespace as the documentation's user, with rights for everything that the
-// driver does, and none for the identity or another namespace.
+// TestRecipe uses a namespace as the documentation's user. This user may do everything that the
+// driver does, but may not write the identity or another namespace.
 func TestRecipe(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})
@@ -165,7 +165,7 @@ func TestRecipe(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal", what, err)
 		}
 	}
-	// The page says that this is possible.
+	// The documentation says that this is possible.
 	last, _ := sqlfault.Acquire(t, sqlfault.Join(t, b, "n3"), []driver.Claim{{Shard: "another"}})
 	if res, err := client.Delete(t.Context(), "orders/!state/", clientv3.WithPrefix()); err != nil ||
 		res.Deleted < 200 {

@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// discover finds, with reads of one key, the number of operations that the server accepts in a
-// transaction. It tries at most the default or the configured number. It is also the first call
-// on a connection. Without a connection, it fails with the reason.
+// discover finds out how many operations the server accepts, by reading one key that many times in
+// a transaction. Numbers above the default or the configured number are never tried. This is also
+// the first call on a connection, so its error shows why there is no connection.
 func (s *store) discover(ctx context.Context, key string, configured int) error {
 	try := func(n int) error {
 		s.maxOps = n
@@ -47,12 +47,12 @@ func tooMany(err error) bool {
 	return err != nil && errors.Is(rpctypes.Error(native(err)), rpctypes.ErrTooManyOps)
 }
 
-// patience is how long opening waits for the versions of the other members after one has answered,
-// because some may be down.
+// After the first member has reported its version, opening waits this long for the others, because
+// some members may be down.
 const patience = 500 * time.Millisecond
 
-// checkVersions refuses a cluster if an answering member is too old. It returns a random answering
-// member, so that processes spread over them.
+// checkVersions refuses a cluster if any member that answers is too old. To spread processes across
+// the members, the result is a random member that answered.
 func (c *cluster) checkVersions(ctx context.Context) (first int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
@@ -100,7 +100,7 @@ func (c *cluster) checkVersions(ctx context.Context) (first int, err error) {
 	return served[rand.IntN(len(served))], nil
 }
 
-// checkVersion refuses versions whose reads may be stale after a pause of a member.
+// checkVersion refuses versions in which reads may be stale after a member was paused.
 func checkVersion(version string) error {
 	var major, minor, patch int
 	if n, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n != 3 {
@@ -119,8 +119,8 @@ func checkVersion(version string) error {
 		"or later", version)
 }
 
-// reach makes one call without credentials, which fails with the reason if there is no
-// connection. Given a password, clientv3.New would wait for a connection.
+// reach makes one call without credentials, which fails with the reason if there is no connection.
+// With a password, clientv3.New would instead wait for a connection.
 func reach(ctx context.Context, c clientv3.Config) error {
 	c.Username, c.Password, c.Token = "", "", ""
 	client, err := clientv3.New(c)
@@ -134,7 +134,7 @@ func reach(ctx context.Context, c clientv3.Config) error {
 	return errors.Join(err, closed(client))
 }
 
-// closed closes a client. Its error is always that its context has ended.
+// closed closes a client, and drops the context.Canceled error that Close always returns.
 func closed(client *clientv3.Client) error {
 	if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return err

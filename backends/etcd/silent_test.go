@@ -34,7 +34,7 @@ func openingOn(t *testing.T, c clientv3.Config) func(through []string) driver.Ba
 	}
 }
 
-// TestMemberSilent: a member that no process reaches costs no lease.
+// TestMemberSilent: a member that no process reaches does not cause the loss of a lease.
 func TestMemberSilent(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
@@ -43,7 +43,7 @@ func TestMemberSilent(t *testing.T) {
 	})
 }
 
-// TestHolderAndMemberDie: a member that dies with the holder does not delay the takeover.
+// TestHolderAndMemberDie: if a member dies together with the holder, the takeover is not delayed.
 func TestHolderAndMemberDie(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
@@ -52,7 +52,7 @@ func TestHolderAndMemberDie(t *testing.T) {
 	})
 }
 
-// TestStartAtSilentMember: a process that starts at a member that is silent serves soon.
+// TestStartAtSilentMember: a process that first tries a silent member soon serves.
 func TestStartAtSilentMember(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)

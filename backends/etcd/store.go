@@ -22,20 +22,20 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// pageSize is the number of records in one answer to a Range. These are a few hundred
-// kilobytes, so that a large namespace does not stall the member.
+// pageSize is the maximum number of records in one answer to Range. Even in a large namespace, an
+// answer of a few hundred kilobytes does not stall the member.
 const pageSize = 5000
 
-// If values may be too long to be read (kv.Range.Largest), an answer holds at most pageBytes,
-// or one record. The first answer holds cautious records.
+// If kv.Range.Largest limits the length of values, an answer has at most pageBytes or a single
+// record. The constant cautious limits the records of the first answer.
 const (
-	pageBytes = 3 << 20
+	pageBytes = 1 << 20
 	cautious  = 64
 )
 
 var _ kv.Store = (*store)(nil)
 
-// store is a kv.Store on connections to the members of a client's cluster.
+// store implements kv.Store on connections to the cluster's members.
 type store struct {
 	client   *clientv3.Client
 	opts     []grpc.CallOption
@@ -52,7 +52,7 @@ type store struct {
 	cluster *cluster
 }
 
-// connect makes a store on the endpoints of a client. At least one must answer.
+// connect creates a store on a client's endpoints. At least one endpoint must answer.
 func connect(ctx context.Context, client *clientv3.Client, o *Options) (*store, error) {
 	s, err := newStore(client, o)
 	if err != nil {
@@ -74,7 +74,7 @@ func newStore(client *clientv3.Client, o *Options) (*store, error) {
 	s := &store{
 		client: client,
 		opts: []grpc.CallOption{
-			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // the server allows this much more
+			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // the server allows this many more bytes
 			grpc.MaxCallRecvMsgSize(math.MaxInt32),
 		},
 		maxOps: max(o.MaxTxnOps, minTxnOps), maxBytes: o.MaxRequestBytes, release: func() error { return nil },
@@ -98,14 +98,13 @@ func (s *store) Close() error {
 
 func errClosed() error { return errors.New("tenure: the backend was closed meanwhile") }
 
-// maxRefusals is how many times a call whose token is refused is sent. A member that lags does
-// not know a new token yet, and a call must not spend all its time on that.
+// maxRefusals is the number of times that a call is sent while its token is refused. A member that
+// lags behind does not know a new token yet, but a call must not spend all its time on refusals.
 const maxRefusals = 4
 
-// send sends one transaction, once (rule E2). The client's interceptor repeats a call that had no
-// effect, such as a call whose token expired; send allows that. The interceptor would also repeat a
-// call that the server, or a proxy before it, ended with a context's error. To prevent that, send
-// first ends the call's context.
+// send sends one transaction once (rule E2). The client's interceptor may repeat a call that had no
+// effect, for example because its token had expired. To stop the interceptor from also repeating a
+// call that the server or its proxy ended with a context error, send first ends the call's context.
 func (s *store) send(
 	ctx context.Context, heartbeat bool, r *etcdserverpb.TxnRequest,
 ) (*etcdserverpb.TxnResponse, error) {
@@ -134,7 +133,7 @@ func (s *store) send(
 		}
 	}))...)
 	if l := last.Load(); err != nil && l != nil && denied(*l) {
-		err = *l // rather than that the time for renewing the token ran out
+		err = *l // rather than the timeout of renewing the token
 	}
 	if err = finish(ctx, t, err); err == nil {
 		return resp, s.sameCluster(resp.Header)
@@ -142,9 +141,9 @@ func (s *store) send(
 	return nil, s.failed(ctx, err, at.Addr != nil, heartbeat)
 }
 
-// sameCluster refuses an answer of another cluster than the opened one. A restored cluster begins
-// with the same records, so transactions may hold on it before its id is recorded. Its grants are
-// not used, and opening the namespace again raises the tokens beyond it (I2).
+// sameCluster refuses an answer from a different cluster. A restored cluster begins with the same
+// records, so conditions may hold there before the cluster's id is recorded. This process uses no
+// grants from such a cluster, and a later Open raises the base of tokens above these grants (I2).
 func (s *store) sameCluster(h *etcdserverpb.ResponseHeader) error {
 	id := h.GetClusterId()
 	if s.clusterID.CompareAndSwap(0, id) || s.clusterID.Load() == id {
@@ -155,7 +154,7 @@ func (s *store) sameCluster(h *etcdserverpb.ResponseHeader) error {
 		driver.ErrStoreChanged, id, s.clusterID.Load())
 }
 
-// Get reads keys in one transaction, or in as few as the server's limit allows.
+// Get reads keys in as few transactions as the server's limit allows.
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for part := range slices.Chunk(keys, s.maxOps) {
@@ -175,8 +174,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, nil
 }
 
-// Range reads in pages, all at the revision of the first. If that revision is compacted, it begins
-// again.
+// Range reads all pages at the revision of the first page. If that revision is compacted, Range
+// begins again.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	for {
 		page, err := s.scan(ctx, q)

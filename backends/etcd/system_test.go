@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-func suite() *outage.Suite {
+func systemSuite() *outage.Suite {
 	return &outage.Suite{
 		Kind: servers.Etcd, Opener: Opener(),
 		Options: func(through []string, namespace string) any {
@@ -16,12 +16,12 @@ func suite() *outage.Suite {
 	}
 }
 
-// TestSystem is run with more seeds as -args -system.seeds=100.
-func TestSystem(t *testing.T) { suite().Run(t) }
+// TestSystem runs more seeds with -args -system.seeds=100.
+func TestSystem(t *testing.T) { systemSuite().Run(t) }
 
-func TestSystemCluster(t *testing.T) { suite().RunOnThree(t) }
+func TestSystemCluster(t *testing.T) { systemSuite().RunOnThree(t) }
 
-func TestControl(t *testing.T) { suite().RunControl(t) }
+func TestControl(t *testing.T) { systemSuite().RunControl(t) }
 
-// TestFresh: a member that has just come takes over within the TTL.
-func TestFresh(t *testing.T) { suite().Fresh(t) }
+// TestFresh: a member that has just joined takes over within the TTL.
+func TestFresh(t *testing.T) { systemSuite().Fresh(t) }

@@ -17,13 +17,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// candidateVariable makes the test binary a candidate of BenchmarkTakeover: it
-// names an endpoint and a namespace.
+// candidateVariable makes the test binary a candidate of BenchmarkTakeover. Its value names an
+// endpoint and a namespace.
 const candidateVariable = "TENURE_ETCD_TEST_CANDIDATE"
 
 const takeoverTTL = time.Second
 
-// candidate contends for one shard until its input ends, and says when it leads.
+// candidate contends for one shard until its input ends, and reports when it leads.
 func candidate(how string) error {
 	endpoint, namespace, _ := strings.Cut(how, " ")
 	ctx, stop := context.WithCancel(context.Background())
@@ -52,7 +52,6 @@ func candidate(how string) error {
 	return e.Run(ctx)
 }
 
-// process is a candidate.
 type process struct {
 	cmd   *exec.Cmd
 	leads chan time.Time
@@ -87,8 +86,8 @@ func startCandidate(b *testing.B, how string) *process {
 	return p
 }
 
-// BenchmarkTakeover measures from SIGKILL of the leader's process until another one leads, as a
-// multiple of the TTL; run it with -benchtime=30x.
+// BenchmarkTakeover measures the time from the SIGKILL of the leader's process until another
+// process leads, as a multiple of the TTL. Run it with -benchtime=30x.
 func BenchmarkTakeover(b *testing.B) {
 	server := pool.Get(b, servers.Etcd, nil)
 	how := fmt.Sprint(server.Addr(), " bench/kill", time.Now().UnixNano())
@@ -99,7 +98,7 @@ func BenchmarkTakeover(b *testing.B) {
 		b.StopTimer()
 		successor := startCandidate(b, how)
 		joined(b, server, how, 2)
-		// Killed at any point between two heartbeats.
+		// The process is killed at any point between two heartbeats.
 		time.Sleep(time.Duration(len(took)*37%100) * takeoverTTL / 300)
 		b.StartTimer()
 		start := time.Now()
@@ -125,7 +124,7 @@ func first(b *testing.B, p *process) time.Time {
 	}
 }
 
-// joined waits until n members have been alive for a heartbeat.
+// joined waits until n members are alive and have sent a heartbeat.
 func joined(b *testing.B, server *servers.Server, how string, n int) {
 	b.Helper()
 	_, namespace, _ := strings.Cut(how, " ")

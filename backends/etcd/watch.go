@@ -14,10 +14,11 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// Watch is one stream of etcd with a watch for each prefix. It ends with the connection, or when
-// the member loses its leader. The caller then begins a new one at the revision that it has seen.
-// Progress notifications advance that revision while nothing changes, so that it is not compacted.
-// Each prefix has its own order of revisions; rev is the revision that all have reached.
+// Watch opens one etcd stream with a watch for each prefix. The stream ends when the connection
+// ends or the member loses its leader. The caller then starts a new Watch at the last revision
+// seen. While nothing changes, progress notifications advance that revision, so that etcd does not
+// compact it. Revisions arrive in order within each prefix, and fn receives the revision that all
+// prefixes have reached.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	t, m, err := s.begin(ctx, (*route.Routes).Watch)
 	if err != nil {
@@ -40,14 +41,14 @@ func (s *store) watch(
 			CreateRequest: &etcdserverpb.WatchCreateRequest{
 				Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)),
 				StartRevision: int64(after) + 1, ProgressNotify: true, WatchId: int64(i) + 1,
-				Fragment: true, // otherwise one answer has all changes since after, of any size
+				Fragment: true, // otherwise one answer would contain all changes since after, of any size
 			},
 		}})
 		if err != nil {
 			break // Recv returns the reason
 		}
 	}
-	held := make([][]*mvccpb.Event, len(prefixes)) // of a revision whose other changes have not arrived
+	held := make([][]*mvccpb.Event, len(prefixes)) // of a revision that is not complete yet
 	reached := slices.Repeat([]kv.Rev{after}, len(prefixes))
 	for {
 		resp, err := stream.Recv()
@@ -67,7 +68,7 @@ func (s *store) watch(
 		if i < 0 || i >= len(reached) {
 			continue
 		}
-		// The header of an answer with events may be ahead of events that have not arrived.
+		// If an answer contains events, the revision in its header may be later than these events.
 		rev := kv.Rev(resp.Header.GetRevision())
 		events := append(held[i], resp.Events...)
 		if n := len(events); resp.Fragment && n > 0 {
@@ -90,8 +91,9 @@ func (s *store) watch(
 	}
 }
 
-// checkWatch returns the error of a watch that cannot continue, or that waits for a revision
-// above the store's. In the second case, the store was replaced, or went back.
+// checkWatch returns the error of a watch that cannot continue, or that waits for a revision above
+// the store's own. A lower revision in the store means that it was replaced or restored to an
+// earlier state.
 func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse, prefix string, after kv.Rev) error {
 	switch {
 	case resp.CompactRevision != 0:
@@ -99,7 +101,8 @@ func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse
 	case resp.Canceled:
 		return fmt.Errorf("tenure: etcd ended a watch: %w", errors.New(resp.CancelReason))
 	case resp.Created && kv.Rev(resp.Header.GetRevision()) < after:
-		// A member that lags returns no revision either, and a read waits for it.
+		// A member that lags behind also returns no revision. The read below waits until the member
+		// has caught up.
 		page, err := s.scan(ctx, kv.Range{Prefix: prefix, Limit: 1, KeysOnly: true})
 		if err != nil {
 			return fmt.Errorf("tenure: watching: %w", err)

@@ -39,7 +39,8 @@ func watched(t *testing.T, s *servers.Server) (*clientv3.Client, *store) {
 }
 
 // TestWatchInParts: a watch that catches up with many large values gets them in parts of whole
-// transactions. It does not run beside TestWatch, which compacts the history of their server.
+// transactions. The test does not run in parallel with TestWatch, which compacts the history of the
+// shared server.
 func TestWatchInParts(t *testing.T) {
 	const txns, keys, size = 12, 4, 300 << 10 // a transaction takes most of a request
 	client, st := watched(t, pool.Get(t, servers.Etcd, nil))
@@ -86,7 +87,7 @@ func TestWatchInParts(t *testing.T) {
 }
 
 // TestWatch follows several prefixes, each in order. It detects a revision that the store has not
-// reached, or no longer has.
+// reached yet, or no longer has.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	client, st := watched(t, pool.Get(t, servers.Etcd, nil))
@@ -136,7 +137,8 @@ func TestWatch(t *testing.T) {
 		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a compacted revision: %v, want ErrCompacted", err)
 	}
-	// Not a deadline: the server knows it, and may see it pass before the client does.
+	// The context has no deadline, because the server would know the deadline, and might see it
+	// pass before the client does.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer time.AfterFunc(50*time.Millisecond, cancel).Stop()
 	if err := st.Watch(ctx, []string{"watch/none/"}, before+2, never); err == nil || ctx.Err() == nil {
@@ -144,11 +146,12 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchPosition: etcd answers a watch that is behind in parts, each under a header with its
-// newest revision. A reader continues from the events that it got of every prefix (O1).
+// TestWatchPosition: if a watch is behind, etcd answers in parts, each with its newest revision in
+// the header. A reader continues from the events that it received for every prefix (O1).
 func TestWatchPosition(t *testing.T) {
 	t.Parallel()
-	// On a separate server, because another test compacts revisions that this one reads.
+	// The test uses a separate server, because another test compacts revisions that this test
+	// reads.
 	client, st := watched(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true}))
 	first, err := client.Put(t.Context(), "position/first", "v")
 	if err != nil {
@@ -196,7 +199,7 @@ func TestWatchPosition(t *testing.T) {
 	}
 }
 
-// TestMinority: a member that lost the others refuses immediately, certainly without effect, and
+// TestMinority: a member without a majority refuses calls immediately and without any effect. It
 // ends its watches instead of falling silent.
 func TestMinority(t *testing.T) {
 	t.Parallel()

@@ -12,10 +12,10 @@ import (
 
 // Acquire claims shards. See driver.Session.
 //
-// A claim compares the revision of the shard's record, which also fixes its session. If the
-// mirror does not know the record that the claim saw, Acquire reads it first. It never trusts
-// the caller's idea of the holder (rule A1). Acquire reads the head with the record. If the
-// head was found damaged, it also reads both first (rule D1).
+// A claim is conditional on the revision of the shard's record, which determines the holder. If
+// this process lacks the record on which a claim is based, or if the head was found damaged (rule
+// D1), Acquire first reads both records. Acquire never relies on the caller's view of the holder
+// (rule A1).
 func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
 	if err := driver.CheckClaims(claims); err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	b := s.b
 	results := make([]driver.AcquireResult, len(claims))
 	seen := make([]Rev, len(claims))
-	send := make([]int, 0, len(claims)) // claims that are sent
+	send := make([]int, 0, len(claims)) // claims to send
 	var ask []int                       // claims to be read first
 	for i, c := range claims {
 		owner, rev, known := b.mirror.shard(c.Shard)
@@ -64,7 +64,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		}
 	}
 	again, err := s.claimAll(ctx, claims, send, seen, results)
-	if len(again) > 0 { // locks that were free, but at another revision than this process knew: R2
+	if len(again) > 0 { // locks that were free, but at a revision unknown to this process: R2
 		_, _ = s.claimAll(ctx, claims, again, seen, results) // its errors are in the results
 	}
 	if err != nil && !anyGranted(results) {
@@ -73,9 +73,9 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	return results, nil
 }
 
-// claimAll sends claims, each with the revision in seen of the shard's record. It returns the
-// claims of locks that are free at another revision, and sets that revision in seen. An error means
-// that nothing was applied.
+// claimAll sends claims, each conditional on the revision in seen. For locks that are free at a
+// different revision, claimAll corrects seen and returns the claims. An error means that nothing
+// was applied.
 func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []Rev,
 	results []driver.AcquireResult) (again []int, err error) {
 	b := s.b
@@ -113,18 +113,17 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 	return again, err
 }
 
-// sawFree reports whether a claim is of a lock that the claimer saw free. Such a claim succeeds
-// while the lock is free, whatever the token (rule R2).
+// sawFree reports whether c claims a lock that was free when last seen. Such a claim succeeds if
+// the lock is still free, regardless of the lock's token (rule R2).
 func sawFree(c driver.Claim) bool { return driver.IsLock(c.Shard) && c.Seen.Session == "" }
 
-// anyGranted reports whether some claim's answer is its earlier success. The call as a whole
-// has then applied something.
+// anyGranted reports whether any claim has succeeded. If so, the call was applied at least in part.
 func anyGranted(results []driver.AcquireResult) bool {
 	return slices.ContainsFunc(results, func(r driver.AcquireResult) bool { return r.Fence.Token != 0 })
 }
 
-// claim returns the transaction of a claim. A record is permanent, so a shard that never had one
-// never had a head either, and claim need not read it.
+// claim returns a claim's transaction. A shard without a record has never had a head, so there is
+// no head to read.
 func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	k := s.b.keys
 	shard, head := k.Shard(c.Shard), k.Head(c.Shard)
@@ -150,8 +149,8 @@ func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	}
 }
 
-// denied answers a claim that the record refuses. If the record shows an earlier success of the
-// same claim, it returns that success (rule A3).
+// denied returns the result of a claim that the shard's record does not allow. If the record shows
+// that the same claim already succeeded, denied returns that success (rule A3).
 func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult {
 	owner, r, err := s.b.owner(record)
 	if err != nil {
@@ -163,10 +162,9 @@ func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult
 	return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: owner}}
 }
 
-// record returns the shard's record that the transaction wrote at revision rev.
+// The first operation of t writes the shard's record.
 func (t *Txn) record(rev Rev) Pair { return Pair{Key: t.Ops[0].Key, Value: t.Ops[0].Value, Rev: rev} }
 
-// granted returns the lease that a shard's record describes.
 func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, record, head Pair) driver.AcquireResult {
 	f := driver.Fence{Shard: shard, Session: to, Token: b.token(record.Rev)}
 	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: record.Rev, past: pastOf(record)}
@@ -177,14 +175,14 @@ func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, record, hea
 	b.leases.put(shard, l)
 	b.leases.spoil(shard, err)
 	if err != nil {
-		// The lease is granted, so the error must not match the closed set. The lease is useless,
-		// so the caller gives it back, and the next claim is refused (D1).
+		// Because the lease was granted, the error must not satisfy driver.NotApplied. The caller
+		// releases the unusable lease, and the next claim is refused (D1).
 		err = fmt.Errorf("tenure: shard %q was granted with a head of no use: %v", shard, err)
 	}
 	return driver.AcquireResult{Fence: f, Head: h, Err: err}
 }
 
-// Transfer gives leases to other sessions. See driver.Session.
+// Transfer hands over leases to other sessions. See driver.Session.
 func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.AcquireResult, error) {
 	if err := driver.CheckTransfers(to, s.id); err != nil {
 		return nil, err
@@ -211,9 +209,9 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	return results, nil
 }
 
-// pass sends transfers. With carry, it compares the head that this process knows and appends it
-// to the record. So the successor gets the store's head with the grant. It returns the
-// transfers that were refused because the head differs. A compared head is not read.
+// pass sends transfers, and returns those refused because of a different head. If carry is true,
+// each transaction compares the known head and appends it to the record. The successor then
+// receives the head with the grant.
 func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
 	b := s.b
 	txns, carried := make([]Txn, len(known)), make([]*Pair, len(known))
@@ -243,7 +241,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 			Else: []string{shard, head, target},
 		}
 	}
-	other := make([]bool, len(known)) // transfers with carry for which the store has another head
+	other := make([]bool, len(known)) // transfers with carry whose head differs in the store
 	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
 		i := known[n].i
 		h := to[i]
@@ -269,7 +267,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 	return moved, err
 }
 
-// knownHead returns the head of a lease, for appending to its successor's record.
+// knownHead returns a lease's head in the form used in the successor's record.
 func knownHead(l lease) kvrecord.Head {
 	if l.headRev == 0 {
 		return kvrecord.Head{}
@@ -277,7 +275,7 @@ func knownHead(l lease) kvrecord.Head {
 	return kvrecord.Head{Rev: int64(l.headRev), Text: encodeHead(l.head)}
 }
 
-// refused answers a transfer that the records do not allow.
+// refused returns the result of a transfer that the records do not allow.
 func (s *session) refused(h driver.Transfer, record, head Pair, target bool) driver.AcquireResult {
 	owner, r, err := s.b.owner(record)
 	switch {

@@ -15,7 +15,7 @@ import (
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Backend is a driver.Backend on a Store. It is safe for concurrent use.
+// Backend is a driver.Backend on a Store. A Backend is safe for concurrent use.
 type Backend struct {
 	*driver.Certificate // nil without TLS files; set before the first use
 
@@ -30,8 +30,8 @@ type Backend struct {
 	instance string       // random, so that another Backend refuses this one's cursors
 	odd      oddkey.Found
 
-	acked   atomic.Int64          // highest revision that answered a write of this Backend (rule I1)
-	changed atomic.Pointer[error] // set when the store was found to have changed
+	acked   atomic.Int64          // highest revision in an answer to a write of this Backend (rule I1)
+	changed atomic.Pointer[error] // set when the store was found to be replaced
 	leases  leases
 	mirror  mirror
 	tail    tail
@@ -44,10 +44,10 @@ type Backend struct {
 	running sync.WaitGroup
 }
 
-// Info returns what is constant after opening.
+// Info returns a description of the Backend, which never changes after Open.
 func (b *Backend) Info() driver.Info { return b.info }
 
-// Close ends blocked calls, joins the goroutines and closes the Store.
+// Close ends blocked calls, closes the Store and waits for all goroutines.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -65,7 +65,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// ready returns an error if the call cannot be made, so that nothing may be sent.
+// ready returns an error if nothing may be sent.
 func (b *Backend) ready(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -79,8 +79,8 @@ func (b *Backend) ready(ctx context.Context) error {
 	return nil
 }
 
-// storeChanged records that the store was replaced, until an operator's decision opens the backend
-// again (rule I1).
+// storeChanged records that the store was replaced. An operator must decide whether to reopen the
+// namespace (rule I1).
 func (b *Backend) storeChanged(format string, args ...any) error {
 	err := fmt.Errorf("tenure: namespace %q: %w: %s", b.info.Namespace, driver.ErrStoreChanged, fmt.Sprintf(format, args...))
 	if !b.changed.CompareAndSwap(nil, &err) {
@@ -91,9 +91,9 @@ func (b *Backend) storeChanged(format string, args ...any) error {
 	return err
 }
 
-// apply sends a batch guarded by the namespace's identity and then by guard. It checks the
-// answer against the revision acknowledged before the batch was sent (rule I1). A later
-// revision would not do, because calls overlap.
+// apply sends a batch under guard, preceded by a condition on the namespace's identity. The answer
+// is checked against the highest revision acknowledged before sending (rule I1). Because calls
+// overlap, later acknowledgements prove nothing.
 func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*Outcome, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -134,10 +134,10 @@ func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*O
 	return out, nil
 }
 
-// wentBack returns the error of a batch whose answer shows that the store went back. What the batch
-// applied is unknown, so its error is outside the closed set (rule E1). Every later call returns
-// ErrStoreChanged, and observers get it immediately. A heartbeat is not undone or repeated, so it
-// returns ErrStoreChanged itself (rule I1).
+// wentBack returns the error for an answer from an earlier state of the store. The outcome is
+// unknown, so the error does not satisfy driver.NotApplied (rule E1). A heartbeat is neither undone
+// nor repeated, so its error is ErrStoreChanged (rule I1). Every later call returns
+// ErrStoreChanged, and waiting observers receive it immediately.
 func (b *Backend) wentBack(batch *Batch, out *Outcome, format string, args ...any) error {
 	err := b.storeChanged(format, args...)
 	applied := func(r Result) bool { return r.OK || r.Err != nil }
@@ -170,10 +170,10 @@ func (b *Backend) checkIdentity(p Pair) error {
 // token returns the token of a lease granted by a write at revision rev (rule A2).
 func (b *Backend) token(rev Rev) driver.Token { return b.base + driver.Token(rev) }
 
-// revision returns the revision that granted a token, or 0 if no revision can have.
+// revision returns the revision at which a token was granted, or 0 if it cannot have been granted.
 func (b *Backend) revision(t driver.Token) Rev { return max(0, Rev(t-b.base)) }
 
-// owner decodes a shard's record. Without a record, it returns the zero Owner and no error.
+// owner decodes a shard's record, and returns the zero Owner if there is no record.
 func (b *Backend) owner(p Pair) (driver.Owner, shardRecord, error) {
 	if p.Rev == 0 {
 		return driver.Owner{}, shardRecord{}, nil
@@ -188,7 +188,6 @@ func (b *Backend) owner(p Pair) (driver.Owner, shardRecord, error) {
 	return driver.Owner{Session: r.Session, Token: b.token(p.Rev)}, r, nil
 }
 
-// readError classifies the failure of a read.
 func (b *Backend) readError(err error) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -198,7 +197,6 @@ func (b *Backend) readError(err error) error {
 
 func errClosed() error { return fmt.Errorf("tenure: %w: the backend", driver.ErrClosed) }
 
-// notSent returns the error of a write of which no part was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: %w: nothing was sent: %w", driver.ErrRetry, err)
 }

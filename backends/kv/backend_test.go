@@ -32,7 +32,7 @@ func setup(t *testing.T) *fixture {
 	return on(t, memory.New(), 1024)
 }
 
-// on opens a backend that sends at most items transactions in one call.
+// on opens a backend that sends at most the given number of transactions in one call.
 func on(t *testing.T, s *memory.Store, items int) *fixture {
 	t.Helper()
 	f := &fixture{t: t, ctx: t.Context(), store: s, link: new(kvfault.Link)}
@@ -84,7 +84,7 @@ func (f *fixture) commit(ctx context.Context, s driver.Session, fence driver.Fen
 	return r[0]
 }
 
-// brief returns a context for a call that a fault keeps waiting.
+// brief returns a context for a call that waits because of a fault.
 func (f *fixture) brief() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(f.ctx, 10*time.Millisecond)
 }
@@ -134,8 +134,8 @@ func TestStoreChanged(t *testing.T) {
 	}
 }
 
-// TestStoreChangesBeforeTheWait: a call begins to wait while another one finds out that the store
-// changed. It must not wait forever.
+// TestStoreChangesBeforeTheWait: a call that begins to wait while another call detects that the
+// store changed does not wait forever.
 func TestStoreChangesBeforeTheWait(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(*fixture, driver.Cursor) error{
@@ -177,8 +177,8 @@ func TestStoreChangesBeforeTheWait(t *testing.T) {
 	}
 }
 
-// TestObserversOfDifferentBeats makes two calls begin together, each of which asks for other
-// heartbeats. Neither may end the other's watch.
+// TestObserversOfDifferentBeats: of two concurrent calls that request different heartbeats, neither
+// ends the other's watch.
 func TestObserversOfDifferentBeats(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -265,8 +265,8 @@ func TestRaiseFloor(t *testing.T) {
 	want(t, "no namespace", kv.RaiseFloor(f.ctx, f.store.Client(), "none", 1), driver.ErrStoreChanged)
 }
 
-// TestFirstOpen: an empty store is usually a new one, so the error first says how a namespace
-// begins.
+// TestFirstOpen: an empty store is usually new, so the error first explains how to create a
+// namespace.
 func TestFirstOpen(t *testing.T) {
 	t.Parallel()
 	_, err := memory.Open(t.Context(), memory.New(), "test", &memory.Options{NoCreate: true})
@@ -276,7 +276,7 @@ func TestFirstOpen(t *testing.T) {
 	}
 }
 
-// TestOverlappingHeartbeats makes replies and requests arrive in any order, which does not mean a
+// TestOverlappingHeartbeats: requests and replies that arrive out of order are not mistaken for a
 // changed store (rules I1 and C10).
 func TestOverlappingHeartbeats(t *testing.T) {
 	t.Parallel()
@@ -321,7 +321,7 @@ func TestLostReplies(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.ctx)
 		lost++
 		var caller sync.WaitGroup
-		caller.Go(func() { // gives up when the call was made
+		caller.Go(func() { // gives up once the call has been made
 			_ = f.link.AwaitLost(ctx, lost)
 			cancel()
 		})
@@ -490,8 +490,8 @@ func TestGuard(t *testing.T) {
 	want(t, "a released fence", err, driver.ErrFenced)
 }
 
-// TestClaimMustNameTheHolder has a claim with the right token and a wrong, dead session. The
-// holder's life decides, not the caller's idea of the holder (rule A1).
+// TestClaimMustNameTheHolder: a claim has the right token but names a wrong, dead session. It is
+// refused while the real holder is alive (rule A1).
 func TestClaimMustNameTheHolder(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -540,7 +540,7 @@ func TestTrimDeletesChunks(t *testing.T) {
 	}
 }
 
-// untilChunks waits until trimmed chunks were deleted.
+// untilChunks waits until only n chunks are left.
 func (f *fixture) untilChunks(n int) {
 	f.t.Helper()
 	if !ample.Soon(f.ctx, func() bool { return len(f.store.Keys("test/!log/")) == n }) {
@@ -573,7 +573,7 @@ func TestTrimDoesNotWait(t *testing.T) {
 		}
 	}
 	trim(31, 10)
-	trim(32, 20) // joins the running one
+	trim(32, 20) // joins the running deletion
 	if r := f.append(a, fence, 33); r.Err != nil {
 		t.Fatal(r.Err)
 	}
@@ -594,7 +594,7 @@ func TestTrimDoesNotWait(t *testing.T) {
 	g.untilChunks(1) // the next trim deletes the rest
 }
 
-// TestReadLogIsBounded: a page of long entries is limited by its bytes, and one of a few entries
+// TestReadLogIsBounded: a page of long entries has a limited size, and a page of a few entries
 // costs one read of the log.
 func TestReadLogIsBounded(t *testing.T) {
 	t.Parallel()
@@ -616,8 +616,8 @@ func TestReadLogIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		after       driver.Seq
 		limit       int
-		least, most int // numbers of entries
-		reads       int // beside the head's
+		least, most int // limits on the number of entries
+		reads       int // besides the head's read
 	}{
 		{0, 1, 1, 1, 1}, {0, 8, 8, 8, 1}, {290, 8, 8, 8, 1}, {295, 100, 5, 5, 1},
 		{0, 100, 100, 100, 3}, {0, 200, 200, 200, 4}, {200, 100, 15, 20, 2},
@@ -715,7 +715,7 @@ func TestObserveReportsABrokenWatch(t *testing.T) {
 			v = r.v
 		}
 
-		// A lost history must not make the reader miss anything, including departures.
+		// A reader must not miss anything because of a lost history, including departures.
 		f.store.BreakWatches()
 		synctest.Wait()
 		b := f.join("b")

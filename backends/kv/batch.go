@@ -8,11 +8,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// span is the part [lo, hi) of the items of a call that one round trip carries.
+// span is the range [lo, hi) of the items sent in one round trip.
 type span struct{ lo, hi int }
 
-// split cuts n items into spans of at most items each. If size is not nil, a span also has at
-// most about bytes.
+// split divides n items into spans that are limited in items and, unless size is nil, in bytes. An
+// item above the byte limit gets its own span.
 func split(n, items, bytes int, size func(i int) int) []span {
 	spans := make([]span, 0, n/items+1)
 	lo, sum := 0, 0
@@ -33,7 +33,6 @@ func split(n, items, bytes int, size func(i int) int) []span {
 	return spans
 }
 
-// spans cuts the transactions of a call into batches.
 func (b *Backend) spans(txns []Txn, size func(i int) int) []span {
 	if b.fit == nil {
 		return split(len(txns), b.info.Limits.BatchItems, b.info.Limits.WriteBytes, size)
@@ -48,8 +47,8 @@ func (b *Backend) spans(txns []Txn, size func(i int) int) []span {
 	return spans
 }
 
-// pipelined runs do for each span, at most width of them concurrently. It returns when all have
-// ended, with the error of each.
+// pipelined calls the function for every span, with at most width concurrent calls, and returns the
+// errors in order.
 func pipelined(spans []span, width int, do func(span) error) []error {
 	errs := make([]error, len(spans))
 	if width == 1 || len(spans) == 1 {
@@ -71,9 +70,9 @@ func pipelined(spans []span, width int, do func(span) error) []error {
 	return errs
 }
 
-// write sends the transactions of a call in batches under a guard. It calls answer exactly once
-// for each i, from several goroutines, with the result of the transaction or the error of its
-// batch. If write returns an error, no part of the call was applied (rule A4).
+// write sends transactions in batches. For each transaction, the answer function is called exactly
+// once, with either the result or the batch's error. These calls may be concurrent. An error from
+// write means that nothing was applied (rule A4).
 func (b *Backend) write(ctx context.Context, s *session, txns []Txn, size func(i int) int, answer func(i int, r *Result, err error)) error {
 	if len(txns) == 0 {
 		return nil
@@ -100,8 +99,7 @@ func (b *Backend) write(ctx context.Context, s *session, txns []Txn, size func(i
 	return errs[0]
 }
 
-// guarded applies a batch that takes effect only while the session lives. A nil session sets no
-// condition.
+// guarded applies a batch on condition that the session is alive. A nil session adds no condition.
 func (b *Backend) guarded(ctx context.Context, s *session, batch *Batch) (*Outcome, error) {
 	if s == nil {
 		out, err := b.apply(ctx, batch)
@@ -123,7 +121,7 @@ func (b *Backend) guarded(ctx context.Context, s *session, batch *Batch) (*Outco
 	return out, err
 }
 
-// get reads keys in round trips of at most BatchItems.
+// get reads at most BatchItems keys in each round trip.
 func (b *Backend) get(ctx context.Context, keys []string) (*Page, error) {
 	spans := split(len(keys), b.info.Limits.BatchItems, 0, nil)
 	pages := make([]*Page, len(spans))
@@ -147,8 +145,8 @@ func (b *Backend) get(ctx context.Context, keys []string) (*Page, error) {
 	return all, nil
 }
 
-// inspect reads what must be known before a write is sent. It reads the records that decide
-// whether it may be sent, and keys. An error means that nothing was sent.
+// inspect reads keys before a write, and checks that the namespace's identity is unchanged and that
+// the session is alive. A nil session is not checked.
 func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pair, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -174,13 +172,13 @@ func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pai
 	return page.Pairs[first:], nil
 }
 
-// retry returns the error of a write that the store refused for a reason that no longer holds.
+// retry returns the error for a write that was refused for a reason that no longer applies.
 func retry(why string) error {
 	return fmt.Errorf("tenure: %w: %s meanwhile", driver.ErrRetry, why)
 }
 
-// notApplied returns err as an error of the closed set. err concerns a record that was read
-// before anything was sent, or by a refused transaction.
+// notApplied makes err satisfy driver.NotApplied. The records that caused err were read before
+// anything was sent, or by a refused transaction.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err

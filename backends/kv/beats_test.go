@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// dated answers reads with an old revision, as ZooKeeper does: the records may be newer.
+// dated answers reads with an old revision, as ZooKeeper does. The records may be newer than the
+// revision.
 type dated struct{ kv.Store }
 
 func (d dated) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
@@ -23,8 +24,8 @@ func (d dated) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 }
 
 // TestLateWatchIsNoHeartbeat: an observer knows a version that its watch has not delivered. Earlier
-// versions from the watch are no sign of life. A version from a read is news, although the page
-// does not show how new it is.
+// versions from the watch do not show that the member is alive. A version from a read does,
+// although the page does not show how recent that version is.
 func TestLateWatchIsNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	store := memory.New()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkMirrorMemory reports the mirror's memory per shard that no session owns here, with its
-// name.
+// BenchmarkMirrorMemory reports the mirror's memory per shard, including the shard's name, for
+// shards that no session of this process owns.
 func BenchmarkMirrorMemory(b *testing.B) {
 	const shards = 100_000
 	for b.Loop() {
@@ -34,7 +34,7 @@ func BenchmarkMirrorMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkMirrorDiff reports what one change costs beside 100,000 shards.
+// BenchmarkMirrorDiff reports the cost of one change among 100,000 shards.
 func BenchmarkMirrorDiff(b *testing.B) {
 	const shards = 100_000
 	m := new(mirror)

@@ -61,7 +61,7 @@ func TestBombs(t *testing.T) {
 			}})
 }
 
-// lines are records as long as a value can be, that begin with a text.
+// lines returns records of the maximum length that begin with the given texts.
 func lines(begin ...string) (all [][]byte) {
 	for _, b := range begin {
 		all = append(all, append([]byte(b), bytes.Repeat([]byte(" x"), 1<<19-len(b))...))

@@ -6,10 +6,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// chunk is one record with all entries that one commit appended to a shard's log. A group
-// commit of a thousand entries costs the store one key, and a reader sees all of them or none.
-// The record's key contains the number of the last entry, so entry n is in the first chunk at
-// or after the key of n.
+// chunk is a record that contains all entries appended to a shard's log by one commit. A group
+// commit of a thousand entries needs only one key in the store. A reader sees either all of a
+// commit's entries or none. Because the record's key contains the last entry's number, entry n is
+// in the first chunk whose key is at or after n's.
 type chunk struct {
 	entries []driver.Entry // never empty
 }
@@ -18,11 +18,11 @@ func (c chunk) last() driver.Seq { return c.entries[len(c.entries)-1].Seq }
 
 const (
 	chunkFormat = 1
-	maxEntries  = 1 << 15 // of a chunk: an empty one takes a byte in the store, and 64 in memory
+	maxEntries  = 1 << 15 // of a chunk: an empty entry takes 1 byte in the store, and 64 in memory
 )
 
-// encodeChunk writes format, token, number and count, then each payload after its length. Numbers
-// are unsigned varints.
+// encodeChunk encodes the format, token, write number and entry count, followed by each payload
+// with its length. Numbers are unsigned varints.
 func encodeChunk(token driver.Token, number driver.WriteNo, payloads [][]byte) []byte {
 	size := 1 + 4*binary.MaxVarintLen64
 	for _, p := range payloads {
@@ -40,9 +40,9 @@ func encodeChunk(token driver.Token, number driver.WriteNo, payloads [][]byte) [
 	return b
 }
 
-// decodeChunk reads the chunk of a shard whose last entry has number last. The payloads alias the
-// record's bytes. It allocates no more than the record's length and maxEntries allow, whatever the
-// record contains.
+// decodeChunk decodes a chunk whose last entry has the given number. The payloads alias the
+// record's bytes. Whatever the record contains, its length and maxEntries limit the allocated
+// memory.
 func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 	corrupt := func(reason string) (chunk, error) {
 		return chunk{}, corrupt(p.Key, reason)
@@ -68,7 +68,7 @@ func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 	return c, nil
 }
 
-// chunkHead reads the token, number and count of a chunk. It returns the bytes after them as rest.
+// chunkHead decodes a chunk's token, write number and entry count, and returns the remaining bytes.
 func chunkHead(b []byte, last driver.Seq) (head [3]int64, rest []byte, reason string) {
 	if len(b) == 0 || b[0] != chunkFormat {
 		return head, nil, "unknown format"

@@ -8,11 +8,11 @@ import (
 
 // Commit writes under leases. See driver.Session.
 //
-// A commit compares the revisions of the shard's record and of its head. This process knows
-// both from the grant and from its last commit, so a commit takes one round trip. Commit first
-// reads the records that it does not know. If they show that the write cannot succeed, it
-// answers from that read. Only the head's record decides the order of commits (rule F1). Only
-// the shard's record decides whether the fence lives.
+// A commit is conditional on the revisions of the shard's record and head. This process knows both
+// from the grant and its last commit, so a commit takes one round trip. Commit first reads any
+// record that is unknown to this process. If these records show that the write cannot succeed,
+// Commit returns the error without writing. Only the head determines the order of commits, and only
+// the shard's record determines whether the fence is current (rule F1).
 func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	b := s.b
 	if err := driver.CheckWrites(writes, b.info.Limits); err != nil {
@@ -65,8 +65,8 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	return results, nil
 }
 
-// plan returns the lease of each write, and the indexes of the writes to send. It reads what this
-// process does not know. If that read shows that a write cannot succeed, its result gets the error.
+// plan returns each write's lease, and the indexes of the writes to send. Records unknown to this
+// process are read first. If they show that a write cannot succeed, its result contains the error.
 func (b *Backend) plan(ctx context.Context, writes []driver.Write, results []driver.CommitResult) (plans []lease, send []int, err error) {
 	plans, send = make([]lease, len(writes)), make([]int, 0, len(writes))
 	var ask []int
@@ -105,8 +105,8 @@ func (b *Backend) plan(ctx context.Context, writes []driver.Write, results []dri
 	return plans, send, nil
 }
 
-// evidence returns the keys of the records that decide a write, in judge's order: the shard, its
-// head, and the items that have a precondition.
+// evidence returns the keys that judge needs, in order: the shard, its head, and the items with
+// preconditions.
 func (b *Backend) evidence(w *driver.Write) []string {
 	keys := make([]string, 2, 2+len(w.Ops))
 	keys[0], keys[1] = b.keys.Shard(w.Fence.Shard), b.keys.Head(w.Fence.Shard)
@@ -118,8 +118,8 @@ func (b *Backend) evidence(w *driver.Write) []string {
 	return keys
 }
 
-// judge decides by the records of evidence whether a write can be applied. It returns the lease, or
-// an error; a dead fence comes before any other reason (rule F2).
+// judge uses the records listed by evidence to return a write's lease, or the error that rules the
+// write out. A dead fence takes precedence over other errors (rule F2).
 func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	owner, _, err := b.owner(pairs[0])
 	if err != nil {
@@ -141,9 +141,9 @@ func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	return lease{owner: owner, rev: pairs[0].Rev, head: head, headRev: pairs[1].Rev, headKnown: true}, nil
 }
 
-// firstConflict returns the index of the first operation whose precondition fails, or -1 if
-// none does. items holds the records of the items with a precondition, in order. If items is
-// nil, the store decides.
+// firstConflict returns the index of the first operation whose precondition fails, or -1 if there
+// is no conflict. The argument items contains the records of the items with preconditions, in
+// order. If items is nil, the store checks these preconditions.
 func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
 	for i := range w.Ops {
 		op := &w.Ops[i]
@@ -161,7 +161,7 @@ func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
 	return -1
 }
 
-// commit returns the transaction of a write under a lease, and the head after it.
+// commit returns a write's transaction under a lease, and the resulting head.
 func (b *Backend) commit(w *driver.Write, l lease) (Txn, driver.Head) {
 	shard := w.Fence.Shard
 	t := Txn{
@@ -209,7 +209,7 @@ func trims(w *driver.Write) bool {
 	return false
 }
 
-// versions returns CommitResult.Versions of a write at revision rev.
+// versions returns CommitResult.Versions for a write at revision rev.
 func versions(w *driver.Write, rev Rev) []driver.Version {
 	var v []driver.Version
 	for i := range w.Ops {
@@ -225,7 +225,6 @@ func versions(w *driver.Write, rev Rev) []driver.Version {
 
 func isItem(op *driver.Op) bool { return op.Kind == driver.OpPut || op.Kind == driver.OpDelete }
 
-// itemRev returns the revision that a precondition on an item requires.
 func itemRev(v driver.Version) Rev {
 	if v == driver.Absent {
 		return Absent

@@ -7,13 +7,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// cursor returns an opaque position of this Backend's counters. Another Backend, of another
-// process or store, recognizes it by the instance, refuses it and answers in full.
+// cursor encodes a change number as an opaque cursor. Any other Backend has a different instance,
+// and answers the cursor with the full state.
 func (b *Backend) cursor(seq int64) driver.Cursor {
 	return driver.Cursor(b.instance + "." + strconv.FormatInt(seq, 36))
 }
 
-// position reads a cursor of this Backend; ok is false for anything else.
+// position decodes a cursor, and reports whether the cursor belongs to this Backend.
 func (b *Backend) position(c driver.Cursor) (seq int64, ok bool) {
 	digits, ok := strings.CutPrefix(string(c), b.instance+".")
 	if !ok {

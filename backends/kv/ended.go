@@ -9,8 +9,8 @@ import (
 
 var _ driver.Explainer = (*session)(nil)
 
-// endedRecord names the session that evicted another. The eviction's transaction writes it, and
-// no decision depends on it.
+// endedRecord shows which session evicted another. An eviction writes this record, but no decision
+// depends on it.
 type endedRecord struct {
 	Format  int              `json:"v"`
 	Session driver.SessionID `json:"session"`
@@ -18,9 +18,9 @@ type endedRecord struct {
 	Node    string           `json:"node"` // of By
 }
 
-// firstJoin returns the writes of a namespace's permanent records, which its first join makes.
-// They include the records of evictions. A store may have to read a record before it creates
-// it, and an eviction must not wait for that.
+// firstJoin returns the writes that create a namespace's permanent records at its first join.
+// Eviction records are created in advance, because in some stores, creating a record takes a read,
+// for which an eviction must not wait.
 func (b *Backend) firstJoin() ([]Op, error) {
 	removed, err := encodeJSON(removedRecord{Format: jsonFormat})
 	if err != nil {
@@ -37,9 +37,8 @@ func (b *Backend) firstJoin() ([]Op, error) {
 	return ops, nil
 }
 
-// notes adds the record of the evicting session to each eviction. No two transactions of a
-// batch may write one record, so of two evictions with one slot, only the first gets the
-// record.
+// notes adds an endedRecord to each eviction. Two transactions of a batch must not write the same
+// record, so only the first of several evictions with the same slot writes it.
 func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
 	taken := make(map[string]bool, kvkeys.EndedSlots)
 	for i, v := range suspects {
@@ -52,7 +51,7 @@ func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
 	}
 }
 
-// Explain returns how the session ended. See driver.Explainer.
+// Explain returns the reason why the session ended. See driver.Explainer.
 func (s *session) Explain(ctx context.Context) *driver.SessionLostError {
 	e := &driver.SessionLostError{Session: s.id}
 	if s.closed.Load() {

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// openNamespace makes a backend of a client of a store: here of the store in memory, elsewhere of your own
-// implementation of kv.Store.
+// openNamespace makes a backend from a store's client. This example uses a client of the store in
+// memory. Use your own implementation of kv.Store instead.
 func openNamespace(ctx context.Context, client kv.Store) (*kv.Backend, error) {
 	b, err := kv.Open(ctx, client, kv.Options{
 		Backend: "mystore", Namespace: "orders", Create: true,
@@ -26,7 +26,7 @@ func openNamespace(ctx context.Context, client kv.Store) (*kv.Backend, error) {
 	return b, nil
 }
 
-// The five methods of a kv.Store are all that a backend needs.
+// A backend needs only the five methods of a kv.Store.
 func ExampleOpen() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

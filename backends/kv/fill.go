@@ -7,16 +7,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of reading the chunks that a watch left out. Above them, readers are reset, and catch
-// up with ReadLog.
+// These constants limit the number of missing chunks that are read. If a watch leaves out more
+// chunks, readers are reset and catch up with ReadLog.
 const (
 	maxFilledShards = 16  // in one call
 	maxFilledChunks = 256 // of one shard
 )
 
-// fill reads from the logs the chunks that a watch left out. A watch may deliver only the last
-// chunk of a shard. It may deliver as deleted a chunk that was trimmed before it could be read, or
-// that was never written. Each shard with a gap costs one read.
+// fill reads the chunks that a watch left out, and adds them to the changes. A watch may deliver
+// only the last of a shard's new chunks, or report the deletion of a chunk that was already trimmed
+// or never written. Each shard with a gap takes one read.
 func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) {
 	all := make([]Change, 0, len(changes))
 	at := make(map[driver.ShardID]driver.Seq)
@@ -51,8 +51,8 @@ func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) 
 	return all, nil
 }
 
-// missing reads what a change leaves out: the chunks between the entries prev and last, or whether
-// a deleted chunk was ever written.
+// missing reads the chunks between entry prev and the change's chunk, which ends with entry last.
+// For a deleted chunk, missing only determines whether the chunk was ever written.
 func (b *Backend) missing(ctx context.Context, shard driver.ShardID, c Change,
 	prev, last driver.Seq) (before []Change, written bool, err error) {
 	if c.Deleted {
@@ -71,8 +71,8 @@ func (b *Backend) missing(ctx context.Context, shard driver.ShardID, c Change,
 	return before, err == nil, err
 }
 
-// follows reports whether the change is the chunk after entry prev. It also returns true for a
-// chunk that cannot be read, because reading it again would not help.
+// follows reports whether the change's chunk directly follows entry prev. For an undecodable chunk,
+// the result is also true, because reading it again would not help.
 func (c *Change) follows(prev, last driver.Seq) bool {
 	if c.Deleted {
 		return false
@@ -81,7 +81,6 @@ func (c *Change) follows(prev, last driver.Seq) bool {
 	return reason != "" || last-driver.Seq(head[2]) <= prev
 }
 
-// at returns the last entry seen of a shard.
 func (t *tail) at(shard driver.ShardID) driver.Seq {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,13 +9,12 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// past is the history of a shard, stored in its record after the owner (see package grants). A
-// grant writes that record without reading it first, so its writer must know the history so
-// far. Shards with the same history share one text. So each shard costs a process 8 bytes, and
-// each different history costs up to grants.MaxBytes.
+// past is a shard's history, which follows the owner in the shard's record (see package grants). A
+// grant writes the record without reading it first, so the writer must already know the history.
+// Shards with the same history share one string. A process therefore needs 8 bytes for each shard,
+// and up to grants.MaxBytes for each distinct history.
 type past struct{ h unique.Handle[string] }
 
-// pastOf returns the history in a shard's record.
 func pastOf(record Pair) past {
 	r, _ := parseShard(record)
 	return shared(r.Past)
@@ -28,9 +27,9 @@ func shared(text string) past {
 	return past{unique.Make(text)}
 }
 
-// noted returns the history for the shard's record that follows the one at revision rev, whose
-// lease ends with end. node is the new owner's label. Locks have no history, because their
-// records are removed.
+// noted encodes r, with the shard's history, as the replacement of the record at revision rev. The
+// argument end is the reason why the replaced lease ends, and node is the new owner's label. Locks
+// have no history, because their records are removed.
 func (b *Backend) noted(shard driver.ShardID, r shardRecord, rev Rev, end driver.End, node string) []byte {
 	if !driver.IsLock(shard) {
 		before := ""
@@ -42,7 +41,8 @@ func (b *Backend) noted(shard driver.ShardID, r shardRecord, rev Rev, end driver
 	return r.Encode()
 }
 
-// pastAt returns the history in a shard's record at a revision, if this process knows it.
+// pastAt returns a shard's history at a revision, or the zero past if this process does not know
+// it.
 func (b *Backend) pastAt(shard driver.ShardID, rev Rev) past {
 	b.mirror.mu.Lock()
 	it, ok := b.mirror.shards.get(shard)
@@ -57,14 +57,14 @@ func (b *Backend) pastAt(shard driver.ShardID, rev Rev) past {
 	return past{}
 }
 
-// recall keeps the history of a shard's record that was read, for the next write.
+// recall keeps the history in a shard's record for the next write.
 func (b *Backend) recall(shard driver.ShardID, record Pair) {
 	if owner, _, err := b.owner(record); err == nil && !driver.IsLock(shard) {
 		b.leases.put(shard, lease{owner: owner, rev: record.Rev, past: pastOf(record)})
 	}
 }
 
-// node returns the label of a session, or "" if the mirror does not know it as a member.
+// node returns a session's label, or "" if the mirror has no such member.
 func (m *mirror) node(s driver.SessionID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

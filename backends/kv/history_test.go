@@ -12,10 +12,10 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// TestHistoryMemory is not parallel, because it measures the heap. A member keeps one text for all
-// shards with the same history, and no view has any.
+// TestHistoryMemory is not parallel, because it measures the heap. A member keeps one string for
+// all shards with the same history, and no view contains a history.
 func TestHistoryMemory(t *testing.T) {
-	const shards, most = 20_000, 8 // bytes of a shard
+	const shards, most = 20_000, 8 // bytes per shard
 	past := ""
 	for range grants.Keep {
 		past = grants.Add(grants.Event(time.Now(), driver.EndGone, strings.Repeat("n", 23)), past)

@@ -11,16 +11,15 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// adoptTries is the number of times that adopt reads the records before it fails because others
-// write them.
+// adoptTries limits the attempts of adopt while other processes keep writing.
 const adoptTries = 5
 
-// adopt makes a namespace continue under an incarnation (I2). If another incarnation is on
-// record, the same transaction raises the base, so that the next token is now in microseconds
-// since 1970. From then on, the store refuses processes that use the previous identity. Stores
-// make less than one revision each microsecond. So the later of two failovers or restores gets
-// the greater tokens, even if its records show no trace of the earlier one. A namespace without
-// an incarnation gets its first: RaiseFloor removed it, or it was never recorded.
+// adopt records the store's current incarnation in the namespace (I2). If a different incarnation
+// was recorded, the same transaction raises the base, so that tokens continue from the current time
+// in microseconds since 1970. The store then refuses writes of processes that use the previous
+// identity. Stores create less than one revision per microsecond. The later of two failovers or
+// restores therefore gets the greater tokens, even if the records show no trace of the earlier one.
+// If no incarnation was recorded, or RaiseFloor removed it, the base stays the same.
 func adopt(ctx context.Context, s Store, keys kvkeys.Keys, current string, now time.Time) (identity, Rev, error) {
 	for range adoptTries {
 		page, err := s.Get(ctx, keys.Identity(), keys.Incarnation())

@@ -37,8 +37,7 @@ func openUnder(ctx context.Context, s *memory.Store, incarnation string, now tim
 	})
 }
 
-// I2: the first process under another incarnation raises the base, and backends opened before are
-// refused.
+// I2: the first process under a new incarnation raises the base, and earlier backends are refused.
 func TestOtherIncarnationRaisesTokens(t *testing.T) {
 	t.Parallel()
 	s := memory.New()
@@ -71,8 +70,8 @@ func TestOtherIncarnationRaisesTokens(t *testing.T) {
 	}
 }
 
-// I2: two failovers from one state, neither of which the other's store knows. The later one has the
-// greater tokens, however little later it is.
+// I2: after two failovers from the same state, the stores do not know of each other. The later
+// failover has the greater tokens, even if it is only slightly later.
 func TestTwoForksOfOneState(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
@@ -98,8 +97,8 @@ func TestTwoForksOfOneState(t *testing.T) {
 	}
 }
 
-// I2: after a failover with a clock behind the tokens, processes halt until an operator raises the
-// floor.
+// I2: if the clock is behind the tokens after a failover, processes halt until an operator raises
+// the floor.
 func TestForkWithClockBehind(t *testing.T) {
 	t.Parallel()
 	s := memory.New()

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// TestKnownHead: the head after a shard's record is learned from a watched change, and other
-// readers read the record as before.
+// TestKnownHead: a process learns the head that follows a shard's record in a watched change. Other
+// readers ignore that head.
 func TestKnownHead(t *testing.T) {
 	t.Parallel()
 	keys := kvkeys.Keys("a/b")
@@ -36,7 +36,7 @@ func TestKnownHead(t *testing.T) {
 		if shard, h, ok := kvrecord.CutHead(c.Value); !ok || !bytes.Equal(shard, held) || Rev(h.Rev) != rev {
 			t.Errorf("%q is cut into %q and %+v, %v", c.Value, shard, h, ok)
 		}
-		c.Rev = rev // no record can have a head after it that is not older
+		c.Rev = rev // a head appended to a record must be older than the record
 		if got, ok := learned(c); ok {
 			t.Errorf("at revision %d: %+v", c.Rev, got)
 		}

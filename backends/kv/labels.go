@@ -9,23 +9,23 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of the node labels that are kept although no member uses them.
+// These constants limit the number of kept and removed node labels.
 const (
 	keepIdleLabels = driver.MaxIdleLabels / 2
 	maxRemoval     = 64  // labels, in one transaction
 	maxForgotten   = 128 // sessions of removed labels that are kept
 )
 
-// removedRecord stands for all node labels that were removed. Every removal writes it and every
-// join compares it. So a join that was sent before a removal fails although it finds no label (rule
-// M3). It is never deleted.
+// removedRecord represents all removed node labels. Every removal writes this record, and every
+// join compares it. A join sent before a removal therefore fails, even if the label's record is
+// absent (rule M3). The removedRecord itself is never deleted.
 type removedRecord struct {
 	Format   int                `json:"v"`
-	Sessions []driver.SessionID `json:"sessions,omitempty"` // the last ones of removed labels
+	Sessions []driver.SessionID `json:"sessions,omitempty"` // the last sessions of removed labels
 }
 
-// decodeRemoved returns an empty record if it cannot be read, because only its revision decides,
-// and the next removal writes it again.
+// decodeRemoved returns an empty record if p cannot be read. Only the record's revision matters,
+// and the next removal rewrites the record.
 func decodeRemoved(p Pair) removedRecord {
 	r := removedRecord{Format: jsonFormat}
 	if p.Rev == 0 || decodeJSON(p, &r, &r.Format) != nil {
@@ -54,26 +54,27 @@ func (b *Backend) Labels(ctx context.Context) ([]string, error) {
 	return labels, nil
 }
 
-// sweepLabels removes some of the node labels without a member, if there are many. Otherwise,
-// labels that change with every restart would fill the store. If a removal fails, the next join
-// under a new label repeats it.
+// sweepLabels removes some of the node labels without members if there are many. Otherwise, labels
+// that change with every restart would fill the store. A failed removal is repeated at the next
+// join under a new label.
 func (b *Backend) sweepLabels(ctx context.Context) {
 	idle, err := b.idleLabels(ctx)
 	if err != nil || len(idle) <= driver.MaxIdleLabels {
 		return
 	}
-	// A store may need two operations for each label, and one for the record of removals.
+	// A store may need two operations for each label, and one for the removedRecord.
 	n := min(len(idle)-keepIdleLabels, maxRemoval, (b.info.Limits.WriteOps-1)/2)
 	if n < 1 {
 		return
 	}
-	// A label that cannot be removed, or that is about to be used, must not protect the others.
+	// A label that cannot be removed, or that is about to be used, must not prevent the removal of
+	// other labels.
 	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
 	_ = b.removeLabels(ctx, idle[:n])
 }
 
-// idleLabels lists the labels without a member, if there are many. It may include the label of a
-// member that joins during the call, so removeLabels reads again.
+// idleLabels lists the labels without members if there are many labels. Because a member may join
+// during the call, removeLabels reads the labels again.
 func (b *Backend) idleLabels(ctx context.Context) ([]string, error) {
 	labels, err := b.Labels(ctx)
 	if err != nil || len(labels) <= driver.MaxIdleLabels {
@@ -92,9 +93,9 @@ func (b *Backend) idleLabels(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(labels, func(label string) bool { return live[label] }), nil
 }
 
-// removeLabels removes the labels whose sessions have all ended. The order of the reads matters. A
-// session that a label names has joined, so if it is absent afterwards, it is absent permanently.
-// If the label's record is unchanged, no other session has joined under it since.
+// removeLabels removes the labels whose sessions have all ended. The order of the reads matters.
+// Every session in a label's record has joined, so a session that is missing from a later read has
+// ended. If the label's record is unchanged, no other session has joined since.
 func (b *Backend) removeLabels(ctx context.Context, labels []string) error {
 	keys := []string{b.keys.Removed()}
 	for _, label := range labels {
@@ -110,7 +111,7 @@ func (b *Backend) removeLabels(ctx context.Context, labels []string) error {
 	for i, p := range found {
 		n, err := decodeNode(p)
 		if p.Rev == 0 || err != nil {
-			continue // gone, or for an operator
+			continue // removed, or left to an operator
 		}
 		sessions[i] = n.Sessions
 		for _, s := range n.Sessions {

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// labelStore shows removals of node labels to a test before they are applied. It may change the
-// writes of package kv into those of a backend with a bug.
+// labelStore shows removals of node labels to a test before they are applied. It may replace the
+// writes of package kv by the writes of a backend with a bug.
 type labelStore struct {
 	kv.Store
 	bug     string
@@ -98,8 +98,8 @@ func (s labelStore) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return p, err
 }
 
-// labelHarness has a backend with a bug. Behind a wire each read takes some time, as on a busy
-// machine.
+// labelHarness is a harness for a backend with a bug. Behind a wire, each read takes some time, as
+// on a busy machine.
 func labelHarness(bug string, reads time.Duration) conformance.Harness {
 	return conformance.Harness{Name: "labels", New: func(conformance.T) *conformance.Store {
 		store := memory.New()
@@ -123,8 +123,8 @@ func labelHarness(bug string, reads time.Duration) conformance.Harness {
 	}}
 }
 
-// TestLabelMutantsAreKilled: a backend that removes node labels in another way fails the suite, in
-// the case for it.
+// TestLabelMutantsAreKilled: a backend that removes node labels incorrectly fails the suite's case
+// for that rule.
 func TestLabelMutantsAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
@@ -144,19 +144,19 @@ func TestLabelMutantsAreKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(report.With(conformance.Failed)) != 1 {
+			if report.Err() == nil {
 				t.Errorf("a backend that %s passes %s:\n%v", m.bug, m.killer, report)
 			}
 			sound, err := conformance.Check(t.Context(), labelHarness("", m.reads), m.killer)
-			if err != nil || len(sound.With(conformance.Passed)) != 1 {
+			if err != nil || !strings.Contains(sound.String(), ": 1 passed") {
 				t.Errorf("a sound backend does not pass %s: %v\n%v", m.killer, err, sound)
 			}
 		})
 	}
 }
 
-// TestRemovalRacesJoin: a session joins under a label just before its removal is applied. The
-// removal must not touch the record.
+// TestRemovalRacesJoin: if a session joins under a label just before the label's removal is
+// applied, the removal does not touch the record.
 func TestRemovalRacesJoin(t *testing.T) {
 	t.Parallel()
 	for bug, want := range map[string]bool{"": true, "removes what has changed": false} {
@@ -197,7 +197,7 @@ func TestRemovalRacesJoin(t *testing.T) {
 	}
 }
 
-// together makes the first reads of two joins end together.
+// together makes the first reads of two joins end at the same time.
 type together struct {
 	kv.Store
 	reads *sync.WaitGroup

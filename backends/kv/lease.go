@@ -9,25 +9,24 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// lease is what this process knows of a shard's current grant: the session and token of its
-// record, and the head. The record's revision fixes session and token, and the head's number
-// fixes the head. So a lease can be out of date but not wrong, and the store's compare detects
-// an outdated one.
+// lease is this process's copy of a shard's current grant. The record's revision determines the
+// session and token, and the head's number determines the head. A lease can therefore be outdated,
+// which the store's comparisons detect, but never wrong.
 type lease struct {
 	owner     driver.Owner
 	rev       Rev // of the shard's record
 	head      driver.Head
-	headRev   Rev // of the head's record, 0 without one
+	headRev   Rev // of the head's record; 0 without a record
 	headKnown bool
 	past      past
 }
 
-// leases keeps the grants that this process uses, so that a commit needs no read before it. It has
-// at most one for each shard of the namespace, and the mirror knows all of these.
+// leases contains the grants that this process uses, so that a commit need not read first. There is
+// at most one grant per shard, so there are never more grants than shards in the mirror.
 type leases struct {
 	mu sync.Mutex
 	m  map[driver.ShardID]lease
-	// watched are grants that the watch delivered with their heads, of any session.
+	// The watch delivered these grants, to any session, with their heads.
 	watched map[driver.ShardID]lease // at most maxWatchedLeases
 	bad     map[driver.ShardID]bool  // shards whose head was damaged at a grant: at most maxWatchedLeases
 }
@@ -40,7 +39,7 @@ func (l *leases) init() {
 	l.bad = make(map[driver.ShardID]bool)
 }
 
-// spoil records whether a shard's head is damaged.
+// spoil records whether a shard's head is damaged. If damaged is nil, the head is intact.
 func (l *leases) spoil(s driver.ShardID, damaged error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +51,7 @@ func (l *leases) spoil(s driver.ShardID, damaged error) {
 	}
 }
 
-// spoilt reports whether a shard's head was damaged when it was last read.
+// spoilt reports whether a shard's head was damaged at the last read.
 func (l *leases) spoilt(s driver.ShardID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,17 +68,16 @@ func (l *leases) get(s driver.ShardID) (lease, bool) {
 	return v, ok
 }
 
-// putWatched keeps a grant that the watch delivered with the shard's head.
 func (l *leases) putWatched(s driver.ShardID, v lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.watched) >= maxWatchedLeases {
-		clear(l.watched) // missing ones are read again
+		clear(l.watched) // forgotten grants are read again
 	}
 	l.watched[s] = v
 }
 
-// put keeps a lease, unless a newer one is known.
+// A lease is kept unless a newer one is known.
 func (l *leases) put(s driver.ShardID, v lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +91,6 @@ func (l *leases) put(s driver.ShardID, v lease) {
 	}
 }
 
-// drop forgets a lease that has ended.
 func (l *leases) drop(s driver.ShardID, upTo Rev) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +102,7 @@ func (l *leases) drop(s driver.ShardID, upTo Rev) {
 	}
 }
 
-// learn keeps the head that a watched change of a shard has after its record.
+// learn keeps the head appended to a watched shard record.
 func (b *Backend) learn(c Change) {
 	shard, ok := strings.CutPrefix(c.Key, b.keys.Shards())
 	if !ok {
@@ -132,7 +129,7 @@ func (b *Backend) learn(c Change) {
 		past: pastOf(Pair{Value: c.Value})})
 }
 
-// current returns the revision at which the shard's record was f, if this process knows it.
+// current returns the revision of f's record if this process knows f to be current.
 func (b *Backend) current(f driver.Fence) (Rev, bool) {
 	want := driver.Owner{Session: f.Session, Token: f.Token}
 	if l, ok := b.leases.get(f.Shard); ok && l.owner == want {
@@ -144,10 +141,10 @@ func (b *Backend) current(f driver.Fence) (Rev, bool) {
 	return 0, false
 }
 
-// Guard returns the conditions under which a fence is the shard's current grant, for a transaction
-// of the caller on the same store (rule F1). The conditions are on the shard's record and on the
-// namespace's identity, without which no token means anything. Guard reads the store only if this
-// process does not know the lease. If the fence is not current, it returns *driver.FencedError.
+// Guard returns conditions for the caller's own transaction on the same store. The conditions hold
+// only while the fence is current (rule F1). They cover the shard's record and the namespace's
+// identity, which determines the meaning of a token. Guard reads the store only if this process
+// does not know the lease. If the fence is not current, Guard returns *driver.FencedError.
 func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	if err := driver.CheckFence(f); err != nil {
 		return nil, err
@@ -174,10 +171,10 @@ func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil
 }
 
-// Granted returns the conditions of Guard, and how the value of the shard's record begins while
-// f is its current grant. It is for a store that compares both in one transaction without
-// reading first. acked is the store's revision that this process knows (I1). ok is false for a
-// token that no grant can have, and after the store was found to have changed.
+// Granted returns Guard's conditions, and the bytes with which the shard's record begins while f is
+// current. A store can check both in one transaction without reading first. The result acked is the
+// highest store revision known to this process (I1). The last result is false if no grant can have
+// the token, or if the Backend has found that the store was replaced.
 func Granted(b *Backend, f driver.Fence) (conditions []Compare, held []byte, acked Rev, ok bool) {
 	rev := b.revision(f.Token)
 	if driver.CheckFence(f) != nil || rev == 0 || b.changed.Load() != nil {

@@ -9,21 +9,20 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// Records that change rarely are JSON objects with the number of their format. Unknown fields are
-// ignored.
+// Records that change rarely are JSON objects with a format number. Unknown fields are ignored.
 const (
 	jsonFormat    = 1
 	maxJSONRecord = 16 << 10 // bytes; a longer record is corrupt
 )
 
-// maxBase leaves room for revisions above any base.
+// maxBase is the largest base. It leaves room for the revisions that are added to the base.
 const maxBase = driver.Token(1) << 62
 
 // identity is the namespace's identity record (rule I1).
 type identity struct {
 	Format int          `json:"v"`
 	ID     string       `json:"id"`
-	Base   driver.Token `json:"base"` // added to the store's revision to give a token
+	Base   driver.Token `json:"base"` // a token is the sum of Base and the store's revision
 }
 
 func decodeIdentity(p Pair) (identity, error) {
@@ -37,16 +36,16 @@ func decodeIdentity(p Pair) (identity, error) {
 	return id, nil
 }
 
-// maxNodeSessions is how many sessions a node label's record keeps of all that joined under it. A
-// repeated join of one of them is refused (rule M3).
+// maxNodeSessions is the number of recent sessions kept in a node label's record. If a kept session
+// joins again, the join is refused (rule M3).
 const maxNodeSessions = 16
 
-// nodeRecord is a node label's record. Its last session joined last, and Supersede ends that one.
+// nodeRecord is a node label's record. Its last session is the latest to join, and the one that
+// Supersede ends.
 type nodeRecord struct {
 	Format   int                `json:"v"`
 	Sessions []driver.SessionID `json:"sessions"`
-	// Superseded lists those of Sessions that the next session's join ended, if they were
-	// alive.
+	// Superseded lists the sessions that ended because the next session joined.
 	Superseded []driver.SessionID `json:"superseded,omitempty"`
 }
 
@@ -57,7 +56,7 @@ func (n nodeRecord) last() driver.SessionID {
 	return n.Sessions[len(n.Sessions)-1]
 }
 
-// with returns the record after s joined. With supersede, s also ended the last session.
+// If supersede is set, session s ended the previous session by joining.
 func (n nodeRecord) with(s driver.SessionID, supersede bool) nodeRecord {
 	keep := n.Sessions[max(0, len(n.Sessions)-maxNodeSessions+1):]
 	next := nodeRecord{Format: jsonFormat, Sessions: append(slices.Clone(keep), s)}
@@ -72,7 +71,7 @@ func (n nodeRecord) with(s driver.SessionID, supersede bool) nodeRecord {
 	return next
 }
 
-// superseded returns the session that superseded s, or none if that is not known.
+// superseded returns the session that superseded s, or "" if it is unknown.
 func (n nodeRecord) superseded(s driver.SessionID) driver.SessionID {
 	at := slices.Index(n.Sessions, s)
 	if at < 0 || at+1 == len(n.Sessions) || !slices.Contains(n.Superseded, s) {

@@ -11,14 +11,14 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// maxGone is how many departures, and how many releases of locks, the mirror remembers. A
-// reader that is further behind gets the full state.
+// The mirror remembers up to maxGone departures, and as many lock releases. A reader that is
+// further behind gets the full state.
 const maxGone = 1024
 
-// mirror is this process's copy of the namespace's roster and shard records. One watch updates
-// it and every full read corrects it. It informs and never decides, because a write compares in
-// the store. The state limits its memory. Each change gets a number of the mirror, which
-// cursors contain, so a change that is learned late is still reported.
+// mirror is this process's copy of the namespace's roster and shard records. One watch updates the
+// mirror, and every full read corrects it. No decision depends on the mirror alone, because every
+// write compares records in the store. Memory use grows only with the state. Changes are numbered,
+// and cursors contain these numbers, so changes that arrive late are still reported.
 type mirror struct {
 	keys kvkeys.Keys
 	base driver.Token
@@ -39,17 +39,17 @@ type mirror struct {
 	beating *run          // watch of beats
 }
 
-// member is a roster entry, or the departure of its session.
+// member is a roster entry, or a record of its session's departure.
 type member struct {
 	driver.Member
 	gone bool
 }
 
-// shardState is a shard's record, and the head that a transfer appended to it.
+// shardState is a shard's record, with the head if a transfer appended one.
 type shardState struct {
 	owner driver.Owner
 	head  *driver.Head // nil without a head
-	gone  bool         // it is of a lock, and was removed: R2
+	gone  bool         // a lock's record, which was removed: R2
 	past  past
 }
 
@@ -61,7 +61,7 @@ func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
 	m.asks = make(map[*driver.ObserveQuery]struct{})
 }
 
-// wake makes all waiting calls read the mirror again.
+// wake causes all waiting calls to read the mirror again.
 func (m *mirror) wake() {
 	m.mu.Lock()
 	m.wakeLocked()
@@ -75,7 +75,7 @@ func (m *mirror) wakeLocked() {
 	}
 }
 
-// waiting returns a channel that the next change closes.
+// waiting returns a channel that is closed at the next change.
 func (m *mirror) waiting() <-chan struct{} {
 	if m.changed == nil {
 		m.changed = make(chan struct{})
@@ -83,7 +83,6 @@ func (m *mirror) waiting() <-chan struct{} {
 	return m.changed
 }
 
-// shard returns a shard's record and its revision, if the mirror has it.
 func (m *mirror) shard(s driver.ShardID) (driver.Owner, Rev, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +92,7 @@ func (m *mirror) shard(s driver.ShardID) (driver.Owner, Rev, bool) {
 	return driver.Owner{}, 0, false
 }
 
-// load corrects the mirror by a full read. It ignores a read that is older than the mirror.
+// load updates the mirror from a full read, unless the mirror is newer.
 func (m *mirror) load(page *Page) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,9 +164,8 @@ func (m *mirror) follow(rev Rev, changes []Change) {
 	}
 }
 
-// put takes a record that is newer than the mirror's. It notes a damaged record, and a record under
-// a key that is no name, and leaves both out. Callers that need it get its error, and others
-// proceed (D1).
+// A record is stored if it is newer than the mirror's copy. If the record is damaged or its key is
+// not valid, the error is stored instead. Only callers that need the record get the error (D1).
 func (m *mirror) put(p Pair) {
 	if name, ok := strings.CutPrefix(p.Key, m.keys.Shards()); ok {
 		it, known := m.shards.get(driver.ShardID(name))
@@ -185,7 +183,7 @@ func (m *mirror) put(p Pair) {
 		if r.Session != "" {
 			owner = driver.Owner{Session: m.intern(r.Session), Token: m.base + driver.Token(p.Rev)}
 		}
-		if !known { // cloned, so that the key does not keep a longer string
+		if !known { // cloned, so that the key does not retain a longer string
 			name = strings.Clone(name)
 		}
 		if known && it.val.gone {
@@ -212,8 +210,8 @@ func (m *mirror) put(p Pair) {
 	m.members.set(v.Session, member{Member: v}, p.Rev, m.seq)
 }
 
-// damage notes that a record is damaged, or no longer is, and reports whether it is. A record that
-// was known to be damaged wakes no waiting call.
+// damage stores the error of a damaged record, and reports whether the record is damaged. Only
+// newly found damage wakes waiting calls.
 func (m *mirror) damage(key string, err error) bool {
 	var d *driver.DamagedError
 	if !errors.As(err, &d) {
@@ -229,7 +227,7 @@ func (m *mirror) damage(key string, err error) bool {
 	return true
 }
 
-// depart records that a session's record is gone.
+// depart records that a session's record was removed.
 func (m *mirror) depart(s driver.SessionID, rev Rev) {
 	it, ok := m.members.get(s)
 	if !ok || it.val.gone || it.rev > rev {
@@ -241,13 +239,12 @@ func (m *mirror) depart(s driver.SessionID, rev Rev) {
 	m.floor = max(m.floor, forget(&m.members, &m.gone, func(v *member) bool { return v.gone }))
 }
 
-// lock returns the name of the lock whose record has the key, and reports whether there is one.
 func (m *mirror) lock(key string) (driver.ShardID, bool) {
 	name, ok := strings.CutPrefix(key, m.keys.Shards())
 	return driver.ShardID(name), ok && driver.IsLock(driver.ShardID(name))
 }
 
-// free records that a lock's record was removed, which releases the lock (R2).
+// The removal of a lock's record releases the lock (R2).
 func (m *mirror) free(s driver.ShardID, rev Rev) {
 	it, ok := m.shards.get(s)
 	if !ok || it.val.gone || it.rev > rev {
@@ -259,8 +256,8 @@ func (m *mirror) free(s driver.ShardID, rev Rev) {
 	m.floor = max(m.floor, forget(&m.shards, &m.freed, func(v *shardState) bool { return v.gone }))
 }
 
-// forget removes the oldest items that are gone until maxGone are left. It returns the number of
-// the last change that it removed.
+// forget removes the oldest departures or releases until maxGone are left, and returns the number
+// of the last change removed.
 func forget[K comparable, V any](of *recent[K, V], gone *int, isGone func(*V) bool) (floor int64) {
 	for i := of.oldest; *gone > maxGone && i >= 0; {
 		it := &of.items[i]
@@ -274,7 +271,7 @@ func forget[K comparable, V any](of *recent[K, V], gone *int, isGone func(*V) bo
 	return floor
 }
 
-// revive undoes a departure. Only a store that breaks its contract needs it.
+// revive undoes a session's departure, which only a broken store makes necessary.
 func (m *mirror) revive(s driver.SessionID) {
 	if it, ok := m.members.get(s); ok && it.val.gone {
 		m.gone--
@@ -294,7 +291,7 @@ func (m *mirror) intern(s driver.SessionID) driver.SessionID {
 	return s
 }
 
-// view returns the changes after the change numbered since, or the whole state if full.
+// view returns all changes numbered above since, or the whole state if full is true.
 func (m *mirror) view(since int64, full bool) *driver.View {
 	v := &driver.View{Reset: full}
 	if full {
@@ -325,8 +322,8 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 	return v
 }
 
-// newer returns the heartbeats asked for whose version differs from the given one, if it is above
-// it. The caller may know a version that the watch has not delivered yet.
+// newer returns the requested heartbeats whose versions are higher than those known to the caller.
+// The caller may already know versions that the watch has not delivered.
 func newer(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
 	var d []driver.Beat
 	for _, a := range asked {
@@ -337,8 +334,7 @@ func newer(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
 	return d
 }
 
-// followBeats applies watched heartbeats. It returns false once another watch has replaced this
-// one.
+// followBeats applies watched heartbeats, and returns false if another watch has replaced this one.
 func (m *mirror) followBeats(r *run, changes []Change) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -360,7 +356,7 @@ func (m *mirror) followBeats(r *run, changes []Change) bool {
 	return true
 }
 
-// headBehind returns the head after a shard's record, or nil if there is no head.
+// headBehind returns the head appended to a shard's record, or nil if there is no valid one.
 func (m *mirror) headBehind(p Pair) *driver.Head {
 	_, behind, ok := kvrecord.CutHead(p.Value)
 	if !ok || Rev(behind.Rev) >= p.Rev {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// TestRecentAgainstModel checks the linked map against a list that is searched.
+// TestRecentAgainstModel compares the linked map with a list that is searched linearly.
 func TestRecentAgainstModel(t *testing.T) {
 	t.Parallel()
 	type change struct {
@@ -22,7 +22,7 @@ func TestRecentAgainstModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var r recent[int, int]
 	r.init()
-	var model []change // the oldest first
+	var model []change // oldest first
 	drop := func(k int) { model = slices.DeleteFunc(model, func(c change) bool { return c.key == k }) }
 	for seq := int64(1); seq <= 5000; seq++ {
 		k := rng.IntN(40)
@@ -138,7 +138,7 @@ func TestTailResetsOnGap(t *testing.T) {
 	put := func(rev Rev, shard driver.ShardID, last driver.Seq, n int) Change {
 		return Change{Key: tl.keys.Chunk(shard, last), Value: encodeChunk(1, 1, make([][]byte, n)), Rev: rev}
 	}
-	tl.follow(5, []Change{put(4, "s", 3, 1), put(5, "s", 5, 2), put(5, "new", 1, 1)}) // the first is known from the head
+	tl.follow(5, []Change{put(4, "s", 3, 1), put(5, "s", 5, 2), put(5, "new", 1, 1)}) // the head covers the first
 	if got, _ := tl.after(0, 100); len(got) != 3 || got[0].Seq != 4 || got[2].Shard != "new" {
 		t.Fatalf("entries %+v, want 4 and 5 of s, 1 of new", got)
 	}

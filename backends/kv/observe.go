@@ -10,12 +10,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxBeatKeys is the largest number of heartbeats that are watched one by one. Above it, all
-// heartbeats of the namespace are watched.
+// maxBeatKeys is the maximum number of heartbeats watched individually. If calls request more, the
+// Backend watches all heartbeats of the namespace.
 const maxBeatKeys = 32
 
-// Observe waits for changes of members and shards. See driver.Backend. Without a cursor, it
-// reads the store, whatever the watch has delivered.
+// Observe waits for changes of members and shards. See driver.Backend. Without a cursor, Observe
+// always reads the store.
 func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
 	for _, a := range q.Beats {
 		if err := driver.CheckSession(a.Session); err != nil {
@@ -61,7 +61,7 @@ func (b *Backend) full(beats map[driver.SessionID]Rev, asked []driver.Beat) *dri
 	return v
 }
 
-// follow waits until something differs from the state at change since.
+// follow waits for a change numbered above since, or for a newer heartbeat.
 func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int64) (*driver.View, error) {
 	m := &b.mirror
 	for {
@@ -83,7 +83,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		v.Beats = newer(m.beats, q.Beats)
 		v.Cursor = b.cursor(m.seq)
 		changed := m.waiting()
-		err = b.readable(ctx) // under the lock, because every later end of this call closes a channel
+		err = b.readable(ctx) // under the lock, because each later reason to return closes a channel
 		m.mu.Unlock()
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		case <-state.done:
 			return nil, b.readError(state.err)
 		case <-beatsDone:
-			// Another call may have replaced the watch by one that covers more.
+			// Another call may have replaced the watch with a wider one.
 			if !errors.Is(beating.err, errReplaced) {
 				return nil, b.readError(beating.err)
 			}
@@ -114,7 +114,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 	}
 }
 
-// readable returns an error if the call would only wait in vain.
+// readable returns an error if a call must not wait for changes.
 func (b *Backend) readable(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -128,7 +128,7 @@ func (b *Backend) readable(ctx context.Context) error {
 	return nil
 }
 
-// reload reads the identity and the full state into the mirror.
+// reload checks the identity and reads the full state into the mirror.
 func (b *Backend) reload(ctx context.Context) error {
 	page, err := b.get(ctx, []string{b.keys.Identity()})
 	if err != nil {
@@ -144,15 +144,15 @@ func (b *Backend) reload(ctx context.Context) error {
 	if err != nil {
 		return b.readError(err)
 	}
-	if page.Rev < floor { // otherwise time would go backwards (rule O1)
+	if page.Rev < floor { // otherwise the state would go backwards (rule O1)
 		return b.storeChanged("its revision is %d after %d was read", page.Rev, floor)
 	}
 	b.mirror.load(page)
 	return nil
 }
 
-// watchState starts the watch of the state unless it runs. The caller holds the
-// mirror's lock.
+// watchState starts the state watch unless it is already running. The caller holds the mirror's
+// lock.
 func (b *Backend) watchState() (*run, error) {
 	m := &b.mirror
 	if m.state.alive() {
@@ -186,8 +186,8 @@ func (b *Backend) watchState() (*run, error) {
 	return r, nil
 }
 
-// readBeats reads heartbeats. If the watch has delivered a later version than the read, that
-// version counts, so none goes back. A read may be newer than its page's revision.
+// readBeats reads heartbeats. If the watch has already delivered a later version, readBeats returns
+// that version, so that versions never decrease. A record may be newer than its page's revision.
 func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[driver.SessionID]Rev, Rev, error) {
 	if len(of) == 0 {
 		return nil, 0, nil
@@ -220,7 +220,7 @@ func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[dri
 	return beats, page.Rev, nil
 }
 
-// watchBeats makes the mirror know the heartbeats of the query from now on.
+// watchBeats ensures that a watch updates the query's heartbeats in the mirror.
 func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error {
 	if len(q.Beats) == 0 {
 		return nil
@@ -231,7 +231,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 		m.mu.Unlock()
 		return nil
 	}
-	// The heartbeats that other calls wait for stay watched.
+	// Keep watching the heartbeats that other calls wait for.
 	want := make(map[driver.SessionID]struct{})
 	for other := range m.asks {
 		for _, a := range other.Beats {
@@ -254,7 +254,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for s, rev := range m.beats { // the watch brought these since the read
+	for s, rev := range m.beats { // the watch delivered these after the read
 		if read, ok := beats[s]; ok && rev > from {
 			beats[s] = max(rev, read)
 		}
@@ -282,7 +282,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 	return nil
 }
 
-// covers reports whether all heartbeats asked for are watched, and not many others.
+// covers reports whether the watch covers all requested heartbeats, without too many others.
 func (m *mirror) covers(q *driver.ObserveQuery) bool {
 	for _, a := range q.Beats {
 		if _, ok := m.beats[a.Session]; !ok {
@@ -307,10 +307,10 @@ func sessions(beats []driver.Beat) []driver.SessionID {
 	return s
 }
 
-// errReplaced ends a watch that another has replaced.
+// errReplaced is the error of a watch that another watch has replaced.
 var errReplaced = errors.New("tenure: another watch took over")
 
-// run is a goroutine that watches, until it fails or is stopped.
+// run represents a goroutine that runs a watch until it fails or is stopped.
 type run struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -331,7 +331,7 @@ func (r *run) alive() bool {
 
 func (r *run) stop(cause error) { r.cancel(cause) }
 
-// start runs f in a goroutine until it returns. Close ends and joins it.
+// start runs f in a goroutine that Close ends and waits for.
 func (b *Backend) start(f func(context.Context, *run) error) (*run, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,32 +11,33 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Options describe a Store to Open.
+// Options describe a Store that is passed to Open.
 type Options struct {
-	// Backend is the name that Info reports, such as "etcd". Required.
+	// Backend is the backend's name in Info, such as "etcd". Required.
 	Backend string
 	// Namespace isolates one group of shards from others in the store. Required.
 	Namespace string
-	// Create writes the namespace's identity if it has none. Without it, a missing identity is
-	// an error, because it may mean a wiped store (rule I1).
+	// Create lets Open write the namespace's identity if it does not exist. Without Create, a missing
+	// identity is an error, because the store may have been wiped (rule I1).
 	Create bool
-	// Incarnation identifies one history of the store, and has no spaces. Open records it, and
-	// raises the tokens if another one is on record (rule I2). The Store returns
-	// driver.ErrStoreChanged once the store's incarnation changes. It is empty if a store has
-	// none.
+	// Incarnation identifies one history of the store, and contains no spaces. Open records the
+	// incarnation. If a different incarnation was recorded, Open raises the base of later tokens
+	// (rule I2). Once the store's incarnation has changed, the Store must return
+	// driver.ErrStoreChanged. Leave Incarnation empty for a store without incarnations.
 	Incarnation string
-	// Now is the time by the store's clock, or by this process's if the store reports none.
-	// Tokens under another incarnation start from it. Required with Incarnation.
+	// Now is the current time by the store's clock, or by this process's clock if the store reports
+	// no time. After a change of incarnation, tokens start from this time. Required with
+	// Incarnation.
 	Now time.Time
-	// Limits are those of the store. BatchItems, WriteOps and WriteBytes must be positive. With
-	// RecordsStay, a transfer of a shard without a head names no head, because nothing can
-	// check its absence.
+	// Limits are the store's limits. BatchItems, WriteOps and WriteBytes must be positive. If
+	// RecordsStay is true, transactions cannot check that a head is absent, and a transfer passes
+	// on only an existing head.
 	Limits driver.Limits
-	// Pipeline is the number of batches of one call in flight. 0 means 1.
+	// Pipeline is the maximum number of batches that one call has in flight. Zero means 1.
 	Pipeline int
-	// Fit, if not nil, returns how many of the first transactions fit in one atomic step of the
-	// store, beside a guard of two conditions. It returns at least 1. It is for a store with
-	// further limits. nil means BatchItems and WriteBytes.
+	// Fit returns the number of leading transactions that fit in one atomic step of the store,
+	// together with a guard of two conditions. The result must be at least 1. Set Fit for a store
+	// with further limits. If Fit is nil, only BatchItems and WriteBytes limit a step.
 	Fit func(txns []Txn) int
 }
 
@@ -56,9 +57,9 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Open opens a namespace. It proves that the store honours conditions (rule P1) and reads the
+// Open opens a namespace. Open tests whether the store honors conditions (rule P1) and reads the
 // namespace's identity (rule I1). The Backend owns s and closes it. If Open fails, s still belongs
-// to the caller. ctx limits the opening only.
+// to the caller. The context limits only Open itself.
 func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	if s == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: Open needs a store", o.Namespace, driver.ErrInvalid)
@@ -112,8 +113,7 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	if err != nil {
 		return identity{}, 0, err
 	}
-	// Two processes may open the namespace at the same time. The record that exists afterwards
-	// counts.
+	// If two processes open the namespace at the same time, both use the record written first.
 	_, err = s.Apply(ctx, &Batch{Txns: []Txn{{
 		If:  []Compare{{Key: keys.Identity(), Rev: Absent}},
 		Ops: []Op{{Key: keys.Identity(), Value: value}},
@@ -142,14 +142,13 @@ func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev
 	return id, p.Rev, err
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An
-// operator calls it after restoring the store from a backup, and passes the highest token known
-// from logs, marks or metrics. Open backends then answer ErrStoreChanged and must be opened
-// again. RaiseFloor never lowers a floor, and may be repeated.
+// RaiseFloor ensures that all future tokens of a namespace exceed the given token. After a restore
+// from a backup, an operator calls RaiseFloor with the highest token known from logs, marks or
+// metrics. Backends that are already open then return ErrStoreChanged and must be reopened.
+// RaiseFloor never lowers a floor, and is safe to repeat.
 //
-// A floor may be beyond this process's clock, from which tokens come under another incarnation.
-// RaiseFloor then trusts the operator that it is above all granted tokens, so the next opening
-// takes its incarnation without a comparison.
+// If the floor is ahead of this process's clock, RaiseFloor trusts the operator that no granted
+// token is higher. The next Open then accepts the store's incarnation without a comparison.
 func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Token) error {
 	keys, err := kvkeys.New(namespace)
 	if err != nil {
@@ -170,7 +169,7 @@ func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Tok
 	if err != nil {
 		return err
 	}
-	// Revisions are positive and only grow, so above suffices as the base.
+	// Because revisions are positive, tokens exceed even a base equal to above.
 	id.Base = max(id.Base, above)
 	value, err := encodeJSON(id)
 	if err != nil {

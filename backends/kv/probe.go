@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// probe proves on a scratch key that the store honours its conditions (rule P1). The store applies
-// one of two conflicting writes. It refuses a stale compare and a false absence. Its revisions
-// grow, its guard holds, and a read sees the last write.
+// probe checks on a scratch key that the store honors conditions (rule P1). The store must apply
+// only one of two conflicting writes. Writes must fail if they require a stale revision or the
+// absence of an existing record, or if the guard is false. Revisions must increase, and a read must
+// see the last write.
 func probe(ctx context.Context, s Store, keys kvkeys.Keys) (err error) {
 	key := keys.Probe(rand.Text())
 	guarded := key + "/guarded"

@@ -41,7 +41,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		return nil, errClosed()
 	}
 	root := b.keys.Items(shard)
-	items, bad := []driver.Item{}, 0 // bad counts records under keys that are no item's
+	items, bad := []driver.Item{}, 0 // bad counts records under invalid keys
 	var odd []*driver.DamagedError   // the first of them
 	budget := listing.New(limit, largest)
 	for r := (Range{Prefix: root + prefix, Limit: budget.Page(limit), Largest: largest}); ; {
@@ -66,20 +66,20 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 			b.odd.Set(shard, odd)
 			return items, nil
 		}
-		// Pages grow with the number of bad records so far, so that many of them cost few calls.
+		// Because the page size grows with the number of bad records, even many of them take few
+		// calls.
 		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", budget.Page(max(limit-len(items), min(bad, maxBad)))
 		r.KeysOnly = budget.Spent()
 	}
 }
 
-// maxBad is the largest number of records that List reads together to get past bad ones.
+// maxBad is the largest page size that List uses to skip bad records.
 const maxBad = 1000
 
-// ReadLog returns a part of a shard's log. See driver.Backend.
+// ReadLog returns part of a shard's log. See driver.Backend.
 //
-// The head is read first and limits the page, so later commits are not in it. If entries are
-// trimmed during the call, they are missing at the page's beginning, and the head read afterwards
-// must explain the gap.
+// ReadLog reads the head first, so the page contains no later commits. If the page's first entries
+// are missing, ReadLog reads the head again, which must show that they were trimmed.
 func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
 	if err := driver.CheckShard(shard); err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	return nil, corrupt(b.keys.Chunk(shard, after+1), "the head names entries that are not there")
 }
 
-// entries returns the entries in a log's records from next to through, in order and without a
-// gap, at most limit. After an error, it returns the entries before the bad record.
+// entries decodes at most limit consecutive entries, from next to through, from a log's records. If
+// a record is bad, the result is an error and the entries before that record.
 func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through driver.Seq, limit int) (all []driver.Entry, err error) {
 	for _, p := range records {
 		_, last, ok := b.keys.SplitChunk(p.Key)
@@ -150,17 +150,17 @@ func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through dr
 	return all, nil
 }
 
-// Limits of one page of a log. Records may be long, so the first few show how many more fit
-// into the bytes.
+// These constants limit a page of a log. The lengths of the first few records determine how many
+// more are read.
 const (
 	firstChunks  = 8
 	maxChunks    = 1024
-	maxPageBytes = 4 << 20 // approximate; one record is read whatever its length
+	maxPageBytes = 4 << 20 // approximate; at least one record is read, whatever its length
 	anyLength    = 1 << 30
 )
 
-// chunks reads at most limit records of a log, from the record of entry from to the record of entry
-// through. If they have many bytes, it reads only a part.
+// chunks reads the records with the entries in [from, through], but at most limit records, and
+// fewer if they are long.
 func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, through driver.Seq, limit int) ([]Pair, error) {
 	var found []Pair
 	start, bytes := b.keys.Chunk(shard, from), 0

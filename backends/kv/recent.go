@@ -2,9 +2,10 @@ package kv
 
 import "slices"
 
-// recent is a map that also lists its items by their last change. Reading the changes since a
-// given moment costs in proportion to their number. Items are in one slice and linked by index,
-// so a large map adds little work for the garbage collector. It is not safe for concurrent use.
+// recent is a map that also keeps its items in the order of their last changes. Listing the latest
+// changes takes time proportional to their number. The items are linked by index in one slice, so
+// even a large map causes little work for the garbage collector. A recent is not safe for
+// concurrent use.
 type recent[K comparable, V any] struct {
 	index        map[K]int32
 	items        []recentItem[K, V]
@@ -15,8 +16,8 @@ type recent[K comparable, V any] struct {
 type recentItem[K comparable, V any] struct {
 	key        K
 	val        V
-	rev        Rev   // of the record
-	seq        int64 // of the change
+	rev        Rev   // revision of the record
+	seq        int64 // number of the change
 	prev, next int32
 }
 
@@ -33,12 +34,11 @@ func (r *recent[K, V]) get(k K) (*recentItem[K, V], bool) {
 	return &r.items[i], true
 }
 
-// expect makes room for n items in all.
 func (r *recent[K, V]) expect(n int) {
 	r.items = slices.Grow(r.items, max(0, n-len(r.items)))
 }
 
-// set puts an item at the end of the list. seq must not decrease.
+// The item moves to the end of the list. From call to call, seq must not decrease.
 func (r *recent[K, V]) set(k K, v V, rev Rev, seq int64) {
 	i, ok := r.index[k]
 	switch {
@@ -88,7 +88,7 @@ func (r *recent[K, V]) unlink(i int32) {
 	}
 }
 
-// since calls f for the items that changed after seq, the latest first.
+// The function f is called for each item that changed after seq, latest first.
 func (r *recent[K, V]) since(seq int64, f func(*recentItem[K, V])) {
 	for i := r.last; i >= 0 && r.items[i].seq > seq; i = r.items[i].prev {
 		f(&r.items[i])

@@ -8,11 +8,10 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// corrupt returns the error of a record that cannot be read, with its key and the reason (D1).
+// corrupt returns the error for an unreadable record (D1).
 func corrupt(key, why string) *driver.DamagedError { return driver.Damaged(key, shardOf(key), why) }
 
-// shardOf returns the shard whose record, head or log has the key. For other keys, it returns
-// "".
+// shardOf returns the shard to which a key belongs, or "" if the key belongs to no shard.
 func shardOf(key string) driver.ShardID {
 	_, rest, _ := strings.Cut(key, "/!")
 	for _, prefix := range [...]string{"state/shard/", "head/", "log/", "item/"} {
@@ -26,8 +25,9 @@ func shardOf(key string) driver.ShardID {
 
 type shardRecord = kvrecord.Shard
 
-// decodeShard reads a shard's record. A token in it above base and the record's revision was never
-// granted. For a lock, the token before the grant is the claimer's word (R2).
+// decodeShard decodes a shard's record. A token above the base plus the record's revision was never
+// granted, and is therefore an error. A lock's previous token may be higher, because the claimer
+// supplied it (R2).
 func decodeShard(p Pair, base driver.Token) (shardRecord, error) {
 	r, err := parseShard(p)
 	if top := base + driver.Token(p.Rev); err == nil && (r.Token > top || r.From >= top && !driver.IsLock(shardOf(p.Key))) {
@@ -55,7 +55,7 @@ func encodeHead(h driver.Head) []byte {
 	return strconv.AppendUint(b, uint64(h.Nonce), 16)
 }
 
-// decodeHead returns the zero Head without a record.
+// decodeHead returns the zero Head if there is no record.
 func decodeHead(p Pair) (driver.Head, error) {
 	if p.Rev == 0 {
 		return driver.Head{}, nil
@@ -78,8 +78,7 @@ func decodeHead(p Pair) (driver.Head, error) {
 	return h, nil
 }
 
-// encodeBeat returns a record that differs from the last one, because a store may ignore a write of
-// equal bytes.
+// Each heartbeat has a different record, because a store may ignore a write of the same bytes.
 func encodeBeat(n uint64) []byte {
 	return strconv.AppendUint([]byte(kvrecord.Format+" "), n, 10)
 }

@@ -45,7 +45,7 @@ func TestShardRecordCorrupt(t *testing.T) {
 	}
 }
 
-// TestShardRecordImpossible: a token above the record's own was never granted.
+// TestShardRecordImpossible: a token above the token of the record itself was never granted.
 func TestShardRecordImpossible(t *testing.T) {
 	t.Parallel()
 	for text, damaged := range map[string]bool{
@@ -137,7 +137,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// TestOlderMember: a record of a release without updates is a member without updates.
+// TestOlderMember: a record from a release without updates describes a member without updates.
 func TestOlderMember(t *testing.T) {
 	t.Parallel()
 	value := `{"v":1,"member":{"session":"a","node":"n","ttl":1000000000,"priority":-1,"weight":7,"meta":{"k":"v"},"supersede":true}}`

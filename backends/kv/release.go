@@ -8,15 +8,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// located is a fence that was current at a revision of its shard's record.
+// located is a current fence, with the revision of its shard's record.
 type located struct {
 	i   int // index in the call's items
 	rev Rev
 }
 
-// locate finds the revisions of the fences that are current. It reads the records that this
-// process does not know. For each other fence, it calls stale with the shard's record and head.
-// An error means that nothing was sent.
+// locate finds the record revisions of current fences, and reads records unknown to this process.
+// For each fence that is not current, locate calls stale with the shard's record and head. An error
+// means that nothing was sent.
 func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence, stale func(i int, record, head Pair)) ([]located, error) {
 	known := make([]located, 0, len(fences))
 	var ask []int
@@ -51,8 +51,8 @@ func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence,
 	return known, nil
 }
 
-// Release frees leases. See driver.Session. It also frees the leases of a lost session, because a
-// nil error means that every fence named is dead (rule R1).
+// Release frees leases. See driver.Session. Leases of a lost session are also freed, because
+// success means that every given fence is dead (rule R1).
 func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err := driver.CheckFences(fences); err != nil {
 		return err
@@ -68,13 +68,14 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err != nil {
 		return err
 	}
-	// A part may have been applied, so later errors are collected in failed (rule A4).
+	// The call may already be applied in part, so the errors of both attempts are collected in
+	// failed (rule A4).
 	_, _ = b.free(ctx, fences, stay, false, failed)
 	return releaseError(failed)
 }
 
-// free writes releases. With remove, it removes the records of locks, on the condition that
-// they have no head. It returns the locks that have one, whose records stay (rule R2).
+// Releases are written, but if remove is true, the records of locks without a head are removed
+// instead. The result lists the locks with a head, whose records stay (rule R2).
 func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []located, remove bool,
 	failed []error) (stay []located, err error) {
 	txns := make([]Txn, len(known))
@@ -96,7 +97,7 @@ func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []locat
 			return
 		}
 		if failed[at.i] = err; err == nil {
-			// Applied or not, the record has moved on from the fence's revision.
+			// Even if this release was not applied, the record no longer has the fence's revision.
 			b.leases.drop(fences[at.i].Shard, at.rev)
 		}
 	})
@@ -108,8 +109,8 @@ func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []locat
 	return stay, err
 }
 
-// releaseError returns the error of a call of which a part may have been applied. It does not match
-// the closed set (rule A4).
+// releaseError joins the errors of a call that may be applied in part. The result never satisfies
+// driver.NotApplied (rule A4).
 func releaseError(failed []error) error {
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("tenure: not all leases were released: %s", err.Error())

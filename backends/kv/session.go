@@ -18,7 +18,7 @@ type session struct {
 
 	beats  atomic.Uint64 // heartbeats sent, so that no two have equal bytes
 	acked  atomic.Int64  // highest revision that answered a heartbeat
-	lost   atomic.Bool   // permanently, even if a restored store has it again (rule M1)
+	lost   atomic.Bool   // permanently, even if a restored store has the session again (rule M1)
 	closed atomic.Bool   // by this process
 }
 
@@ -84,20 +84,20 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		}
 		first := removed.Rev == 0 && r.Reads[2].Rev != 0 && r.Reads[0].Rev == pairs[0].Rev
 		if first || !m.Supersede && ctx.Err() == nil {
-			return b.Join(ctx, m) // it lost against a member that joined, so members make progress
+			return b.Join(ctx, m) // a rival's join succeeded, so members make progress
 		}
-		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q, or labels were removed, meanwhile",
+		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q, or labels were removed, while this session joined",
 			driver.ErrRetry, m.Node)
 	}
 	s := &session{b: b, id: m.Session, node: m.Node}
 	s.acked.Store(int64(r.Rev))
-	if pairs[0].Rev == 0 { // after the join, which counts whatever the result of this
+	if pairs[0].Rev == 0 { // after the join, which succeeded even if this write fails
 		b.sweepLabels(ctx)
 	}
 	return s, nil
 }
 
-// joinConflict refuses a session id that was used before (rule M3).
+// joinConflict returns an error for a session id that has been used before (rule M3).
 func (b *Backend) joinConflict(m driver.Member, node nodeRecord, self, removed Pair) error {
 	if self.Rev == 0 && !slices.Contains(node.Sessions, m.Session) && !slices.Contains(decodeRemoved(removed).Sessions, m.Session) {
 		return nil
@@ -150,8 +150,8 @@ func (s *session) Beat(ctx context.Context) error {
 	}
 }
 
-// Update replaces the mutable part of the session's roster entry. See driver.Session. The write has
-// no session guard, because it compares the entry's revision that was read.
+// Update replaces the mutable part of the session's roster entry. See driver.Session. The write
+// needs no session guard, because it is conditional on the entry's revision.
 func (s *session) Update(ctx context.Context, st driver.MemberState) error {
 	if err := driver.CheckUpdate(st); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (s *session) Update(ctx context.Context, st driver.MemberState) error {
 	return retry("the session's record moved")
 }
 
-// updates returns the member in a roster entry, unless a later update than st has replaced it.
+// If an update later than st has already changed the roster entry, the result is an error.
 func (s *session) updates(entry Pair, st driver.MemberState) (driver.Member, error) {
 	if entry.Rev == 0 {
 		return driver.Member{}, s.end()
@@ -257,7 +257,7 @@ func (s *session) Close(ctx context.Context) error {
 	if err := out.Results[0].Err; err != nil {
 		return fmt.Errorf("tenure: closing session %q: %w", s.id, err)
 	}
-	// If the delete was refused, the record is gone already.
+	// A refused delete means that the record was already gone.
 	if out.Results[0].OK {
 		s.closed.Store(true)
 	}

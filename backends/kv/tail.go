@@ -13,24 +13,24 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// Limits of the entries kept for readers of TailLog. A reader that is further behind is reset and
-// catches up with ReadLog.
+// These constants limit the entries kept for readers of TailLog. A reader that is further behind is
+// reset, and then catches up with ReadLog.
 const (
 	maxTailBytes  = 8 << 20
 	maxTailChunks = 16 << 10
 )
 
-// tail keeps the entries of the latest commits of all shards, in the store's order, beginning with
-// the first TailLog.
+// tail keeps the latest entries of all shards, in the store's order, from the first call of
+// TailLog.
 type tail struct {
 	keys kvkeys.Keys
 
 	mu      sync.Mutex
 	opening chan struct{} // has one token; its holder may open the tail
 	ready   bool          // heads were read
-	rev     Rev           // every chunk up to here has arrived
+	rev     Rev           // every chunk up to this revision has arrived
 	seq     int64         // of the latest chunk
-	floor   int64         // chunks up to here are dropped
+	floor   int64         // chunks up to this number are dropped
 	chunks  []tailChunk
 	bytes   int
 	last    map[driver.ShardID]driver.Seq // last entry seen of each shard
@@ -91,7 +91,7 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 			t.changed = make(chan struct{})
 		}
 		changed := t.changed
-		err = b.readable(ctx) // under the lock, because every later end of this call closes a channel
+		err = b.readable(ctx) // under the lock, because each later reason to return closes a channel
 		t.mu.Unlock()
 		if err != nil {
 			return nil, err
@@ -106,8 +106,8 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 	}
 }
 
-// resetTail answers with the heads, read after position seq. The reader may get an entry both in a
-// head and from the tail.
+// resetTail returns a page with all heads, read no earlier than position seq. An entry that is
+// counted in a head may therefore also be in the tail.
 func (b *Backend) resetTail(ctx context.Context, seq int64) (*driver.TailPage, error) {
 	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads(), Largest: kvrecord.MaxLen})
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *Backend) resetTail(ctx context.Context, seq int64) (*driver.TailPage, e
 	return page, nil
 }
 
-// openTail starts the watch of the logs unless it runs.
+// openTail starts the log watch unless it is already running.
 func (b *Backend) openTail(ctx context.Context) (*run, error) {
 	t := &b.tail
 	select {
@@ -177,7 +177,7 @@ func (b *Backend) openTail(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// loadTail begins again at the present heads, so every reader is reset.
+// loadTail restarts the tail at the current heads, so every reader is reset.
 func (b *Backend) loadTail(ctx context.Context) error {
 	t := &b.tail
 	t.mu.Lock()
@@ -203,8 +203,8 @@ func (b *Backend) loadTail(ctx context.Context) error {
 	return nil
 }
 
-// follow appends watched chunks. If a chunk does not follow the last one of its shard, or was
-// deleted before it arrived, chunks were lost. Then every reader is reset.
+// follow appends watched chunks. A chunk that leaves a gap in its shard, or was deleted before it
+// arrived, resets every reader.
 func (t *tail) follow(rev Rev, changes []Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +221,7 @@ func (t *tail) follow(rev Rev, changes []Change) {
 		if !c.Deleted {
 			var err error
 			if ch, err = decodeChunk(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev}, shard, last); err != nil {
-				continue // the next chunk of this shard does not follow, which resets
+				continue // the next chunk of this shard will not follow, and causes a reset
 			}
 		}
 		prev, known := t.last[shard]
@@ -244,7 +244,7 @@ func (t *tail) follow(rev Rev, changes []Change) {
 	}
 	t.rev = max(t.rev, rev)
 	if t.bytes > maxTailBytes || len(t.chunks) > maxTailChunks {
-		drop := 0 // a quarter together, so that moving the rest costs little per chunk
+		drop := 0 // drop a quarter, so that moving the rest costs little per chunk
 		for t.bytes > maxTailBytes/4*3 || len(t.chunks)-drop > maxTailChunks/4*3 {
 			t.bytes -= t.chunks[drop].bytes
 			t.floor = t.chunks[drop].seq
@@ -257,7 +257,6 @@ func (t *tail) follow(rev Rev, changes []Change) {
 	}
 }
 
-// reset drops the chunks, so that every reader is reset.
 func (t *tail) reset() {
 	t.seq++
 	t.floor = t.seq
@@ -265,8 +264,8 @@ func (t *tail) reset() {
 	t.wakeLocked()
 }
 
-// after returns about limit entries after position seq, in whole commits, and the position after
-// them.
+// The result of after is about limit entries, always in whole commits, and the position that
+// follows them.
 func (t *tail) after(seq int64, limit int) ([]driver.Entry, int64) {
 	var entries []driver.Entry
 	from := sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].seq > seq })

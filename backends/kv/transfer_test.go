@@ -26,8 +26,8 @@ func (r *reading) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	return out, err
 }
 
-// TestTransferReadsNoKnownHead: a transfer answers with the head that it compared. If that head is
-// out of date or unknown, it reads the head.
+// TestTransferReadsNoKnownHead: a transfer answers with the head that it compared. It reads the
+// head only if the known head is outdated or missing.
 func TestTransferReadsNoKnownHead(t *testing.T) {
 	t.Parallel()
 	mem := memory.New()
@@ -66,7 +66,7 @@ func TestTransferReadsNoKnownHead(t *testing.T) {
 	head := f.append(b, fence, 1).Head
 	fence = pass(b, fence, "a", head, 0)
 
-	other := open(mem.Client()) // it writes under the same fence, and the first process does not know it
+	other := open(mem.Client()) // it writes under the same fence, unknown to the first process
 	same, err := other.b.Join(t.Context(), driver.Member{Session: "c", Node: "n-c", TTL: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -8,20 +8,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// trimmed holds the shards whose logs were trimmed and may still have chunks below their oldest
-// entry. The heads already exclude these chunks, so no commit waits for their deletion. One
-// goroutine deletes them, shard by shard.
+// trimmed contains the shards whose trimmed logs may still have chunks below the oldest entry. The
+// heads already exclude these chunks, so no commit waits for their deletion. One goroutine deletes
+// the chunks, shard by shard.
 type trimmed struct {
 	mu   sync.Mutex
 	due  map[driver.ShardID]struct{}
 	busy bool // the goroutine runs
 }
 
-// collectTimeout limits each round of deletions, for which no caller supplies a context.
+// collectTimeout limits each round of deletions, because no caller supplies a context.
 const collectTimeout = 10 * time.Second
 
-// tidy schedules the deletion of a shard's trimmed chunks. If that fails, or the process ends
-// first, the shard's next trim deletes them, whichever process holds the shard.
+// tidy schedules the deletion of a shard's trimmed chunks. If the deletion fails, or the process
+// ends first, the shard's next trim, in any process, deletes the chunks.
 func (b *Backend) tidy(shard driver.ShardID) {
 	t := &b.trimmed
 	t.mu.Lock()
@@ -45,7 +45,7 @@ func (b *Backend) tidy(shard driver.ShardID) {
 	t.busy = err == nil
 }
 
-// next takes out a shard. If no shard is left, it ends the goroutine.
+// If no shard is due, next marks the goroutine as ended.
 func (t *trimmed) next() (driver.ShardID, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,9 +68,9 @@ func (b *Backend) collect(ctx context.Context, shard driver.ShardID) error {
 	}
 }
 
-// collectFrom does one round, starting at a chunk's key. If there may be more chunks, it
-// returns the key of the next round. It reads the head each time, because a restore from a
-// backup brings trimmed entries back.
+// collectFrom deletes one round of chunks, starting at a key, and returns the key of the next
+// round, if any. The head is read in each round, because trimmed entries reappear after a restore
+// from a backup.
 func (b *Backend) collectFrom(ctx context.Context, shard driver.ShardID, from string) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
@@ -90,8 +90,8 @@ func (b *Backend) collectFrom(ctx context.Context, shard driver.ShardID, from st
 			break
 		}
 		if ok {
-			// The condition is that the record exists, because on some stores, a transaction
-			// that changes nothing has no revision.
+			// In some stores, a transaction that changes nothing has no revision, so the record
+			// must exist.
 			txns = append(txns, Txn{If: []Compare{{Key: p.Key, Rev: Exists}}, Ops: []Op{{Key: p.Key, Delete: true}}})
 		}
 	}

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceChangeLogs runs the suite on the same store without its watch, as backends on
 // Consul and ZooKeeper see their stores. It is not parallel, because cases that measure the process
-// must not see the other suite's.
+// must not measure two suites.
 func TestConformanceChangeLogs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

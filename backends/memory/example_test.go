@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Two processes, one store: the second one's claim is denied until the first one
+// Two processes use one store. The second process's claim is denied until the first process has
 // left.
 func Example() {
 	ctx := context.Background()

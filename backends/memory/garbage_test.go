@@ -5,7 +5,6 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/system"
 )
 
 // TestGarbage is not parallel, because it measures the heap.
@@ -13,5 +12,5 @@ func TestGarbage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
 	}
-	system.Garbage(t, newConformanceStore(memory.Open)(conformance.Wrap(t)), 0)
+	conformance.TestGarbage(t, newConformanceStore(memory.Open), 0)
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestListLimit: a limit counts items, so records under keys that no item can have, which Tenure
-// did not write, hide none. It limits the store's answers, and many such records cost few calls.
+// TestListLimit: a limit counts only items, so foreign records whose keys no item can have do not
+// hide items. The limit also applies to the store's answers, and many foreign records cost few
+// calls.
 func TestListLimit(t *testing.T) {
 	t.Parallel()
 	s := memory.New()

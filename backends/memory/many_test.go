@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+// BenchmarkMany acquires and hands over many shards, and BenchmarkMoves hands over one.
 func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
 func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
 

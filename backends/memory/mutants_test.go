@@ -9,8 +9,8 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out of package kv at a time, and expects the case of the
-// suite that is named to fail.
+// TestMutants removes one rule at a time from package kv, and expects the suite's named case to
+// fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "L2: List brings more than was asked for", Killer: "TestConformance/Views/PrefixNoCrossTalk",

@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of every backend of this package.
 var limits = driver.Limits{
 	BatchItems: 1024,
 	WriteOps:   4096,
@@ -18,13 +17,13 @@ var limits = driver.Limits{
 	MinTTL:     10 * time.Millisecond,
 }
 
-// Options configure Open. With nil or the zero value, the defaults apply.
+// Options configure Open. The zero value and nil are valid.
 type Options struct {
-	// NoCreate refuses a namespace that does not exist yet. By default, it is created, because
-	// a store in memory is always new.
+	// NoCreate makes Open refuse a namespace that does not exist yet. By default, Open creates it,
+	// because an in-memory store is always new.
 	NoCreate bool
-	// Wrap, if not nil, is called once, by Open. The backend uses its result instead of the
-	// store, so that a test can add faults or counters. Default nil: the store itself.
+	// Wrap, if not nil, returns the store that the backend uses, so that a test can add faults or
+	// counters. Open calls it once. By default, the backend uses the original store.
 	Wrap func(kv.Store) kv.Store
 }
 
@@ -53,8 +52,8 @@ type Config struct {
 	Namespace string `yaml:"namespace" json:"namespace"`
 }
 
-// Opener returns the opener of this backend, "memory" in configuration. Each backend that
-// it opens has its own store, which ends with the process.
+// Opener returns the opener for this backend, whose name in the configuration is "memory". Each
+// backend that it opens has its own store, which ends with the process.
 func Opener() driver.Opener {
 	return driver.NewOpener("memory", func(ctx context.Context, c *Config) (*kv.Backend, error) {
 		return Open(ctx, New(), c.Namespace, nil)

@@ -5,13 +5,13 @@ import (
 	"sort"
 )
 
-// order is a sorted set of keys. It is a sorted list of sorted blocks of limited size, so that
-// an insertion moves a limited number of keys.
+// order is a sorted set of keys, kept as a sorted list of small sorted blocks, so an insertion
+// moves few keys.
 type order struct{ blocks [][]string }
 
 const maxBlock = 512
 
-// find returns the index of the block to which key belongs.
+// find returns the index of the block that key belongs to.
 func (o *order) find(key string) int {
 	i := sort.Search(len(o.blocks), func(i int) bool { return o.blocks[i][0] > key })
 	return max(0, i-1)
@@ -52,7 +52,7 @@ func (o *order) remove(key string) {
 	}
 }
 
-// from calls f with the keys from key on, in order, until it returns false.
+// The callback receives the keys from the given key on, in order, until it returns false.
 func (o *order) from(key string, f func(key string) bool) {
 	if len(o.blocks) == 0 {
 		return

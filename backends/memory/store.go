@@ -13,18 +13,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of the history from which watches resume. Older changes are compacted.
+// These constants limit the history from which watches can resume. Older changes are compacted.
 const (
 	maxHistory      = 1 << 16
 	maxHistoryBytes = 64 << 20
 )
 
-// Store is a coordination store in this process's memory. It is linearizable, under one mutex,
-// and ends with the process. Any number of backends may be opened on one Store, as if by
-// different processes. A Store is safe for concurrent use.
+// Store is a coordination store in this process's memory. One mutex makes a Store linearizable. Its
+// data is lost when the process ends. Any number of backends may be opened on one Store, to
+// represent different processes. A Store is safe for concurrent use.
 //
-// The methods after New are switches for tests. They act on the store like an operator or an
-// accident.
+// Methods such as Wipe and Tamper let tests simulate operators and accidents.
 type Store struct {
 	mu        sync.Mutex
 	rev       kv.Rev
@@ -32,13 +31,13 @@ type Store struct {
 	order     order
 	history   []kv.Change // in order of revisions; one revision may have several
 	bytes     int         // of the history
-	compacted kv.Rev      // changes up to here are gone
+	compacted kv.Rev      // changes up to this revision are gone
 	watchers  map[*watcher]struct{}
 	lying     bool
 	counts    Counts
 }
 
-// Counts holds the numbers of calls that a Store has served since it was made.
+// Counts contains the number of calls of each kind that a Store has served since New.
 type Counts struct {
 	Heartbeats int // batches of heartbeats
 	Writes     int // all other batches
@@ -65,15 +64,15 @@ func (s *Store) Rev() kv.Rev {
 	return s.rev
 }
 
-// SetLying makes the store apply every transaction, whatever its conditions and guards say,
-// until a call with false. Opening must refuse such a store.
+// SetLying makes the store apply every transaction, even if conditions or guards fail.
+// SetLying(false) ends this behavior. Open must refuse a lying store.
 func (s *Store) SetLying(lying bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lying = lying
 }
 
-// Compact forgets all changes so far, so that a watch that has not seen them cannot resume.
+// Compact forgets all changes so far. A watch that has not seen these changes cannot resume.
 func (s *Store) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,23 +80,23 @@ func (s *Store) Compact() {
 	s.compacted = s.rev
 }
 
-// Wipe empties the store and starts its revisions again.
+// Wipe empties the store and restarts its revisions.
 func (s *Store) Wipe() { s.Restore(&Snapshot{}) }
 
-// Snapshot is a backup of a Store. It is immutable.
+// Snapshot is a backup of a Store. A Snapshot is immutable.
 type Snapshot struct {
 	rev     kv.Rev
 	records map[string]kv.Pair
 }
 
-// Snapshot returns a backup.
+// Snapshot returns a backup of the store.
 func (s *Store) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Snapshot{rev: s.rev, records: maps.Clone(s.records)}
 }
 
-// Restore replaces the store's content and revision by a backup, and breaks every watch.
+// Restore replaces the store's content and revision with a backup, and breaks every watch.
 func (s *Store) Restore(b *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +113,7 @@ func (s *Store) Restore(b *Snapshot) {
 	s.breakWatches()
 }
 
-// BreakWatches ends every watch with an error, as a restart of a server does.
+// BreakWatches ends every watch with an error, as a server's restart does.
 func (s *Store) BreakWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +127,8 @@ func (s *Store) breakWatches() {
 	}
 }
 
-// Tamper writes a record without any condition, as another tool might. A nil value deletes it. The
-// keys of a namespace are those of kvkeys.Keys.
+// Tamper writes a record without any condition, as another tool might. A nil value deletes the
+// record. kvkeys.Keys returns the keys of a namespace.
 func (s *Store) Tamper(key string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +136,7 @@ func (s *Store) Tamper(key string, value []byte) {
 	s.put(kv.Op{Key: key, Value: value, Delete: value == nil})
 }
 
-// Record returns the value under a key, and whether there is one.
+// Record returns the value of a key, and reports whether the key has a record.
 func (s *Store) Record(key string) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +219,7 @@ func (s *Store) put(op kv.Op) {
 	}
 	c := kv.Change{Key: op.Key, Rev: s.rev, Deleted: op.Delete}
 	if had {
-		c.Key = old.Key // one string for a key, however often it is written
+		c.Key = old.Key // one string for a key, no matter how often it is written
 	}
 	if op.Delete {
 		delete(s.records, op.Key)
@@ -237,7 +236,8 @@ func (s *Store) put(op kv.Op) {
 	if len(s.history) > maxHistory || s.bytes > maxHistoryBytes {
 		s.compact(len(s.history) / 4)
 	}
-	// Sometimes all watchers look, so that compaction does not overtake a watcher without changes.
+	// All watchers must look for changes from time to time, so that compaction does not overtake an
+	// idle watcher.
 	all := len(s.history)%(maxHistory/16) == 0
 	for w := range s.watchers {
 		if all || w.matches(c.Key) {
@@ -246,7 +246,7 @@ func (s *Store) put(op kv.Op) {
 	}
 }
 
-// compact forgets the oldest n changes, and the others of the same revision.
+// compact forgets the oldest n changes, and all other changes at the last forgotten revision.
 func (s *Store) compact(n int) {
 	if n == 0 {
 		return
@@ -261,7 +261,7 @@ func (s *Store) compact(n int) {
 	s.history = slices.Delete(s.history, 0, n)
 }
 
-// read returns a copy, because a caller's changes must not reach the store.
+// read returns a copy of a record, because a caller's changes must not reach the store.
 func (s *Store) read(key string) kv.Pair {
 	p, ok := s.records[key]
 	if !ok {
@@ -367,7 +367,8 @@ func (s *Store) watch(
 	}
 }
 
-// changes returns the changes that a watcher has not seen, and their revision.
+// changes returns the changes that a watcher has not seen, and the revision up to which this list
+// is complete.
 func (s *Store) changes(w *watcher, after kv.Rev) (kv.Rev, []kv.Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

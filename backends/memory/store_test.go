@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestStoreAgainstModel applies random transactions to the store and to a plain
-// map, and compares results, ranges and the changes of a watch.
+// TestStoreAgainstModel applies random transactions to the store and to a plain map. It compares
+// results, ranges and the changes that a watch reports.
 func TestStoreAgainstModel(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -110,7 +110,7 @@ func TestStoreAgainstModel(t *testing.T) {
 	}
 }
 
-// TestCallersCannotReachRecords changes slices that were handed over or returned.
+// TestCallersCannotReachRecords changes slices that were passed to the store or returned by it.
 func TestCallersCannotReachRecords(t *testing.T) {
 	t.Parallel()
 	c := memory.New().Client()
@@ -181,8 +181,8 @@ func TestWatchAndCompaction(t *testing.T) {
 	})
 }
 
-// TestHistoryIsBounded writes more than is kept beside a watch of another key, which must be able
-// to continue.
+// TestHistoryIsBounded writes more than the store keeps. A watch of another key must be able to
+// continue.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	s := memory.New()

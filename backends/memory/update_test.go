@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// TestLateUpdate: an update reads the record before a later update is stored, and writes after it.
-// It changes nothing (M4).
+// TestLateUpdate: an update changes nothing if a later update was stored between its read and its
+// write (M4).
 func TestLateUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := new(kvfault.Link)

@@ -10,14 +10,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// First words of the scripts' answers.
+// These constants are the first words of the scripts' answers.
 const (
-	answerHistory  = "history"  // the server's history is not the one that the call expects
+	answerHistory  = "history"  // the server's history differs from the one that the call expects
 	answerLost     = "lost"     // records or their names are missing
 	answerRefused  = "refused"  // then revision, records of the guard
 	answerApplied  = "applied"  // then revision, and for each transaction 1 or 0, the value for Prev, records
 	answerRead     = "read"     // then revision, records; for a range: whether it continues, names and records
-	answerMoved    = "moved"    // the recorded history is not the expected one; then revision
+	answerMoved    = "moved"    // the recorded history differs from the expected one; then revision
 	answerRecorded = "recorded" // then the recorded history
 )
 
@@ -27,7 +27,7 @@ var (
 	errShape   = errors.New("tenure: Redis answered in another form than the script's")
 )
 
-// answer reads a script's reply from left to right.
+// answer is a script's reply, which is read from left to right.
 type answer struct {
 	items []any
 	wrong bool
@@ -37,7 +37,7 @@ type answer struct {
 	at       kv.Rev   // namespace's revision, for a page of a range
 }
 
-// newAnswer checks the first word.
+// newAnswer returns a script's answer and its first word, which must be one of the given words.
 func newAnswer(reply any, words ...string) (*answer, string, error) {
 	items, _ := reply.([]any)
 	a := &answer{items: items}

@@ -9,11 +9,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// window is the least number of transactions that a feed keeps. A reader that is further behind
-// reads everything.
+// window is the minimum number of transactions that a feed keeps. A reader that is further behind
+// must read all records again.
 const window = 1 << 15
 
-// maxBytes limits the request of one batch, and so roughly its time on the server.
+// maxBytes limits the size of a batch's request, and thereby roughly the time that the server
+// spends on it.
 const maxBytes = 4 << 20
 
 // Apply runs the batch as one script.
@@ -56,7 +57,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	return s.applied(ctx, b, a, out, wrote)
 }
 
-// applied ends an Apply. If nothing was written, its error matches one of the closed set.
+// applied finishes a call of Apply. If nothing was written, the error satisfies driver.NotApplied.
 func (s *store) applied(ctx context.Context, b *kv.Batch, a *answer, out *kv.Outcome, wrote bool) (*kv.Outcome, error) {
 	if err := a.end(); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (s *store) applied(ctx context.Context, b *kv.Batch, a *answer, out *kv.Out
 	return nil, err
 }
 
-// request is a batch as keys and arguments of the script.
+// request contains the script's keys and arguments for a batch.
 type request struct {
 	keys  []string
 	args  []any
@@ -129,7 +130,8 @@ func (s *store) request(b *kv.Batch) *request {
 	return r
 }
 
-// feed returns the number of a record's feed, or of the key of its session's stream.
+// feed returns the number of a record's feed or, for a heartbeat, of the key of the session's
+// stream.
 func (r *request) feed(n names, key string) int {
 	feed, session := n.feed(key)
 	if feed == beatsFeed {
@@ -139,7 +141,6 @@ func (r *request) feed(n names, key string) int {
 	return feed
 }
 
-// kind returns the feeds' name of a change.
 func kind(deleted bool) string {
 	if deleted {
 		return "d"

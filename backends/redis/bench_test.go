@@ -9,7 +9,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// opened returns a backend on a new namespace.
 func opened(b *testing.B) driver.Backend {
 	b.Helper()
 	return twice(b)[0]

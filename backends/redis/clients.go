@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// concurrent is the largest number of calls in flight. Others wait. Heartbeats, of which
-	// core has a few dozen at most, are not counted.
+	// concurrent is the maximum number of calls in flight, beyond which calls wait. Heartbeats are
+	// not limited, because core has at most a few dozen in flight.
 	concurrent = 64
-	// poolSize is above the number of calls in flight, so that none waits in the client.
+	// poolSize exceeds the number of calls in flight, so that no call waits in the client.
 	poolSize = 1024
-	// beatsIdle is how many heartbeat connections stay open without a call. If all are lost
-	// silently, each costs a heartbeat.
+	// beatsIdle is the number of idle heartbeat connections that stay open. If these connections
+	// are silently lost, one heartbeat fails on each of them.
 	beatsIdle = 2
-	// replyTimeout frees the connection of a call for which no caller waits any longer.
+	// replyTimeout is the time after which the client frees the connection of an abandoned call.
 	replyTimeout = 30 * time.Second
 )
 
-// clients are the connections to one server. Heartbeats have separate connections (rule E4), and so
-// have calls that wait for changes.
+// clients contains the connections to one server. Heartbeats have separate connections (rule E4),
+// and so do calls that wait for changes.
 type clients struct {
 	calls, beats, waits *goredis.Client
 	slots               chan struct{} // for calls
@@ -60,9 +60,9 @@ func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
 	}
 }
 
-// newClient makes a client that sends each command once (rule E2). In a cluster, it is also a
-// client of a single server. All keys of a namespace are in one slot, and the dialer knows its
-// node.
+// newClient creates a client that sends each command once (rule E2). Even in a cluster, the client
+// uses a single server, because all keys of a namespace are in one slot, whose node the dialer
+// knows.
 func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *goredis.Client {
 	o := *c
 	o.Addrs = slices.Clone(c.Addrs)
@@ -88,8 +88,8 @@ func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *
 	return client
 }
 
-// take chooses the connections of a call. It waits while too many calls are in flight. give ends
-// the call.
+// While too many calls are in flight, take waits before it returns a client. When the call has
+// ended, the caller must call give.
 func (c *clients) take(ctx context.Context, beat bool) (_ *goredis.Client, give func(), _ error) {
 	if beat {
 		return c.beats, func() {}, nil
@@ -102,31 +102,31 @@ func (c *clients) take(ctx context.Context, beat bool) (_ *goredis.Client, give 
 	}
 }
 
-// close closes the clients, after hangUp.
 func (c *clients) close() error {
 	c.dialer.running.Wait()
 	return errors.Join(c.calls.Close(), c.beats.Close(), c.waits.Close())
 }
 
-// dialer is a hook of the clients' dialing.
+// dialer is a hook for the clients' dials.
 //
-// It marks errors before which nothing was sent, and returns a failed dial as a connection that
-// fails. Otherwise, the client would log each failed dial. After many, it would dial only once
-// a second, which is late when the server is back. The dialer also keeps the connections, so
-// that hangUp ends the calls on them. The client's own Close would log each connection in use.
+// The dialer marks errors that occurred before anything was sent. If a dial fails, the dialer
+// returns a failing connection instead of an error. The client would log each error and, after many
+// errors, dial only once a second, so it would notice too late that the server is back. The dialer
+// also keeps track of the connections, so that hangUp can end the calls on them. The client's own
+// Close would log each connection in use.
 //
-// In a cluster, the dialer directs connections to the node that has the namespace. Every other
-// node answers with the address of that node. If a node does not answer, the next given address
-// that answers replaces it.
+// In a cluster, the dialer directs connections to the node that has the namespace. Every other node
+// answers with that node's address. If a node does not answer, the dialer uses the next address in
+// seeds that answers.
 type dialer struct {
 	seeds     []string   // the given addresses of a cluster
 	sentinels *sentinels // nil if no Sentinels name the server
-	guarded   bool       // Sentinels or nodes name the servers, and no TLS protects connections to them
+	guarded   bool       // Sentinels or nodes name the servers, and connections to these have no TLS
 
 	life    context.Context // ends with hangUp
 	end     context.CancelFunc
 	asking  chan struct{}  // one token; its holder may ask the seeds
-	running sync.WaitGroup // of goroutines that ask the seeds
+	running sync.WaitGroup // goroutines that ask the seeds
 
 	mu     sync.Mutex
 	closed bool
@@ -169,7 +169,7 @@ func (d *dialer) DialHook(next goredis.DialHook) goredis.DialHook {
 	}
 }
 
-// connect connects to the server, or to the node of a cluster, and returns its address.
+// connect connects to the server or to a cluster's node, and returns its address.
 func (d *dialer) connect(ctx context.Context, addr string, dial dialFunc) (net.Conn, string, error) {
 	if len(d.seeds) > 0 {
 		return d.reach(ctx, dial)
@@ -188,19 +188,19 @@ func (d *dialer) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	return next
 }
 
-// hangUp closes all connections, and all pending dials.
+// hangUp closes all connections, and ends all pending dials.
 func (d *dialer) hangUp() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
 	d.end()
 	for line := range d.open {
-		_ = line.Conn.Close() // no reply on it is waited for
+		_ = line.Conn.Close() // its replies are no longer needed
 	}
 }
 
-// lost directs new connections to the next address of a cluster, if they went to addr, which does
-// not answer.
+// If new connections to a cluster go to addr, which does not answer, lost directs them to the next
+// address.
 func (d *dialer) lost(addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,8 +210,8 @@ func (d *dialer) lost(addr string) {
 	}
 }
 
-// doubt ends the use of connections on which nothing was read since a given moment. A call that
-// began then got no answer, and whatever silenced one connection has often silenced others.
+// After a call that began at the given time got no answer, doubt abandons all connections that have
+// been silent since then. The cause often affects several connections.
 func (d *dialer) doubt(since time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,8 +222,8 @@ func (d *dialer) doubt(since time.Time) {
 	}
 }
 
-// moved reports whether a node of a cluster answered that another has the namespace, and so ran
-// nothing. From then on, connections go to that other node, and the others are closed.
+// A cluster's node does not run a command if another node has the namespace. If err reports this,
+// new connections go to the other node, and all other connections are closed.
 func (d *dialer) moved(err error) bool {
 	if len(d.seeds) == 0 || !goredis.HasErrorPrefix(err, "MOVED") {
 		return false
@@ -240,7 +240,7 @@ func (d *dialer) moved(err error) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if host == "" { // no host means the answering node's
+	if host == "" { // an empty host means the answering node
 		host, _, _ = net.SplitHostPort(d.node)
 	}
 	d.node, d.known = net.JoinHostPort(host, port), true
@@ -253,9 +253,9 @@ func (d *dialer) moved(err error) bool {
 	return true
 }
 
-// outside reports whether a node of a cluster refused a call because it has lost the cluster, and
-// so ran nothing. Connections then go to the next address. Connections to the node end with the
-// calls on them. at is where connections went when the call began.
+// outside reports whether a node that is cut off from its cluster refused a call, without running
+// it. If so, the node's connections are abandoned, and new ones go to the next address. The
+// argument at is the address for connections when the call began.
 func (d *dialer) outside(at string, err error) bool {
 	if !refused(err) || !goredis.HasErrorPrefix(err, "CLUSTERDOWN") {
 		return false
@@ -271,15 +271,15 @@ func (d *dialer) outside(at string, err error) bool {
 	return true
 }
 
-// leads returns where new connections of a cluster go.
+// leads returns the address for new connections to a cluster.
 func (d *dialer) leads() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.node
 }
 
-// redirected calls again if the node of a cluster does not have the namespace. If the node has lost
-// the cluster, it calls again at another address.
+// redirected makes a call, and repeats it elsewhere if the cluster's node does not have the
+// namespace or is cut off from the cluster.
 func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
 	const most = 5
 	for n := 0; ; {
@@ -295,10 +295,10 @@ func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
 	}
 }
 
-// errGone is the error of a call on a connection that moved, outside or doubt has given up.
+// errGone is the error of a call on a connection that the dialer has abandoned.
 var errGone = errors.New("the connection was given up")
 
-// line is an open connection. One call at a time uses it.
+// line is an open connection. At most one call at a time uses it.
 type line struct {
 	net.Conn
 	d    *dialer
@@ -335,8 +335,8 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The client sets a deadline before it sends something. On a connection that was given up, this
-// does not fail, because Write returns the error.
+// The client sets a deadline before it sends anything. On an abandoned connection, setting a
+// deadline succeeds, so that Write returns the error.
 func (l *line) SetDeadline(t time.Time) error      { return l.unlessGone(l.Conn.SetDeadline(t)) }
 func (l *line) SetReadDeadline(t time.Time) error  { return l.unlessGone(l.Conn.SetReadDeadline(t)) }
 func (l *line) SetWriteDeadline(t time.Time) error { return l.unlessGone(l.Conn.SetWriteDeadline(t)) }
@@ -359,7 +359,7 @@ func (l *line) Close() error {
 	return nil
 }
 
-// rawLine shows the client, before it sends a command, that the server has closed an idle
+// Before it sends a command on a rawLine, the client can detect that the server has closed an idle
 // connection.
 type rawLine struct {
 	*line
@@ -368,7 +368,7 @@ type rawLine struct {
 
 func (l *rawLine) SyscallConn() (syscall.RawConn, error) { return l.raw.SyscallConn() }
 
-// unconnected is a connection that could not be made.
+// unconnected represents a connection that could not be opened.
 type unconnected struct{ err error }
 
 func (c *unconnected) Read([]byte) (int, error)         { return 0, c.err }
@@ -380,7 +380,6 @@ func (c *unconnected) SetDeadline(time.Time) error      { return nil }
 func (c *unconnected) SetReadDeadline(time.Time) error  { return nil }
 func (c *unconnected) SetWriteDeadline(time.Time) error { return nil }
 
-// clustered reports whether the servers are a cluster.
 func clustered(c *goredis.UniversalOptions) bool {
 	return c.MasterName == "" && (c.IsClusterMode || len(c.Addrs) > 1)
 }
@@ -388,8 +387,8 @@ func clustered(c *goredis.UniversalOptions) bool {
 // replaceable reports whether a replica may take over without an operator.
 func replaceable(c *goredis.UniversalOptions) bool { return c.MasterName != "" || clustered(c) }
 
-// checkAddrs refuses an invalid address. The error does not show it, because it may contain a
-// password.
+// checkAddrs refuses an invalid address. The error does not show the address, because it may
+// contain a password.
 func checkAddrs(c *goredis.UniversalOptions) error {
 	if len(c.Addrs) == 0 {
 		return fmt.Errorf("tenure: %w: no address of Redis: set Addrs, such as localhost:6379", driver.ErrInvalid)
@@ -411,14 +410,14 @@ func checkAddrs(c *goredis.UniversalOptions) error {
 	return nil
 }
 
-// proven reports whether connections are protected.
+// proven reports whether connections are protected by TLS.
 func proven(c *goredis.UniversalOptions) bool {
 	return c.TLSConfig != nil && (!c.TLSConfig.InsecureSkipVerify || c.TLSConfig.VerifyConnection != nil ||
 		c.TLSConfig.VerifyPeerCertificate != nil)
 }
 
-// checkTransport refuses a connection to another host or a Sentinel without TLS, or without a check
-// of its certificate.
+// checkTransport refuses connections to other hosts or to Sentinels without TLS or without a
+// certificate check.
 func checkTransport(c *goredis.UniversalOptions) error {
 	if c.MasterName != "" && !proven(c) {
 		return fmt.Errorf("tenure: %w: whoever answers for a Sentinel says which server to trust: use TLS and check the "+

@@ -19,9 +19,11 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/suite"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// TestConformance runs the suite as a user with rights to the suite's keys only.
+// TestConformance runs the suite as a user with permissions on the suite's keys only.
 func TestConformance(t *testing.T) {
 	server := pool.Get(t, servers.Redis, nil)
 	conformance.Test(t, harness(t, config(t, server), asUser(t, server, "suite/*"), Options{}, nil))
@@ -36,10 +38,10 @@ func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.Redis, nil)
 	c := config(t, server)
 	h := harness(t, c, c, Options{}, func() (*goredis.UniversalOptions, *conformance.Wire) {
-		proxied, wire := conformance.Proxy(conformance.Wrap(t), server.Addr())
+		proxied, wire := conformance.Proxy(suite.Wrap(t), server.Addr())
 		return &goredis.UniversalOptions{Addrs: []string{proxied}}, wire
 	})
-	conformance.TestCases(t, h, casesOf(func(c conformance.Case) bool {
+	conformance.TestCases(t, h, casesOf(func(c suite.Case) bool {
 		return !slices.Contains(c.Needs, "Wire.Duplicate") && slices.ContainsFunc(c.Needs, func(need string) bool {
 			return strings.HasPrefix(need, "Wire.")
 		})
@@ -47,18 +49,18 @@ func TestConformanceNetwork(t *testing.T) {
 }
 
 // casesOf names the selected cases of the suite.
-func casesOf(wanted func(conformance.Case) bool) []string {
+func casesOf(wanted func(suite.Case) bool) []string {
 	var names []string
-	for _, c := range conformance.Cases() {
+	for _, c := range (conformance.Harness{}).Internal(seam.Key{}).Cases() {
 		if wanted(c) {
-			names = append(names, c.Name())
+			names = append(names, c.Name)
 		}
 	}
 	return names
 }
 
-// TestConformanceSentinel runs some areas on a server that Sentinels name, with a replica for which
-// each write waits.
+// TestConformanceSentinel runs some areas on a server that Sentinels name. Each write waits for the
+// server's replica.
 func TestConformanceSentinel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -67,8 +69,9 @@ func TestConformanceSentinel(t *testing.T) {
 	quick(t, d.config, d.config, d.options)
 }
 
-// TestConformanceCluster runs them on a cluster of three masters, as a user with rights to the
-// suite's keys only. For most namespaces the first given address is not that of their node.
+// TestConformanceCluster runs these areas on a cluster of three masters, as a user with permissions
+// on the suite's keys only. For most namespaces, the first given address does not belong to their
+// node.
 func TestConformanceCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -83,8 +86,8 @@ func TestConformanceCluster(t *testing.T) {
 	quick(t, c, &user, Options{AllowLoss: true})
 }
 
-// TestDoors runs the cases about claims, commits and fences by clients that know the nodes of a
-// cluster in another order.
+// TestDoors runs the cases about claims, commits and fences through clients that know the nodes of
+// a cluster in different orders.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -96,7 +99,7 @@ func TestDoors(t *testing.T) {
 	create := h.New
 	h.New = func(t conformance.T) *conformance.Store {
 		s := create(t)
-		s.Wipe, s.Snapshot = nil, nil // they ask only one node for keys
+		s.Wipe, s.Snapshot = nil, nil // they query only one node for keys
 		return s
 	}
 	conformance.TestDoors(t, h, func(ctx context.Context, namespace string) (driver.Backend, error) {
@@ -106,16 +109,16 @@ func TestDoors(t *testing.T) {
 	})
 }
 
-// quick runs the areas that write, and reads of the writes.
+// quick runs the areas that write, and those that read these writes.
 func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
-	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c conformance.Case) bool {
-		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, c.Area) &&
+	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c suite.Case) bool {
+		area, _, _ := strings.Cut(c.Name, "/")
+		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, area) &&
 			!slices.Contains(c.Needs, "Restart") && !slices.Contains(c.Needs, "Narrow")
 	})...)
 }
 
-// TestConformanceRestart runs the cases for which the server is killed and started
-// again.
+// TestConformanceRestart runs the cases in which the server is killed and restarted.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -134,8 +137,8 @@ func TestConformanceRestart(t *testing.T) {
 	conformance.TestCases(t, h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
 }
 
-// TestConformanceIsolated runs the cases in which the master is cut off from its replica, which
-// takes over. Each has its own servers.
+// TestConformanceIsolated runs the cases in which the replica takes over from a master that is cut
+// off. Each case has its own servers.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Redis)
@@ -158,12 +161,12 @@ func TestConformanceIsolated(t *testing.T) {
 				}, nil
 			},
 		}
-	}}, casesOf(func(c conformance.Case) bool { return slices.Contains(c.Needs, "Isolate") })...)
+	}}, casesOf(func(c suite.Case) bool { return slices.Contains(c.Needs, "Isolate") })...)
 }
 
-// harness runs the suite with backends as user, and its own access to the store as
-// admin, with the options o. Each case has its own namespace. Without a network, faults are caused between
-// the backend and its client.
+// harness runs the suite with options o, with backends as user, and with direct access to the store
+// as admin. Each case has a separate namespace. Without a network, the faults occur between the
+// backend and its client.
 func harness(
 	t *testing.T, admin, user *goredis.UniversalOptions, o Options,
 	network func() (*goredis.UniversalOptions, *conformance.Wire),
@@ -189,7 +192,6 @@ func harness(
 	}
 }
 
-// suiteStore is one namespace under test.
 type suiteStore struct {
 	client    goredis.UniversalClient
 	admin     *goredis.UniversalOptions
@@ -277,7 +279,6 @@ func guardOf(client goredis.UniversalClient, key string) conformance.Guard {
 	}
 }
 
-// keys returns the keys of the namespace.
 func (s *suiteStore) keys(ctx context.Context) ([]string, error) {
 	return s.client.Keys(ctx, "{"+s.namespace+"}/*").Result()
 }
@@ -340,7 +341,6 @@ func (s *suiteStore) tamper(ctx context.Context, what conformance.Tampering, nam
 	return err
 }
 
-// lying is a store that ignores conditions.
 type lying struct{ kv.Store }
 
 func (l lying) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
@@ -361,7 +361,6 @@ func (c *counter) calls() conformance.Calls {
 	return conformance.Calls{Reads: c.reads.Load(), Writes: c.writes.Load(), Waits: c.waits.Load()}
 }
 
-// count makes the connections of the case count.
 func (s *suiteStore) count() (err error) {
 	if s.calls.scripts, err = readScripts(); err != nil {
 		return err
@@ -377,7 +376,7 @@ func (s *suiteStore) count() (err error) {
 	return nil
 }
 
-// counted is a connection that counts its commands. Each is written alone.
+// counted is a connection that counts its commands. Each command is written separately.
 type counted struct {
 	net.Conn
 	c *counter

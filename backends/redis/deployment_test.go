@@ -16,16 +16,16 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// deployment is servers with a replica that takes over when the master is gone.
+// deployment is a set of servers in which a replica takes over from a lost master.
 type deployment struct {
 	config    *goredis.UniversalOptions
 	options   Options
 	servers   []*servers.Server
-	sentinels []*servers.Server // if there are any
+	sentinels []*servers.Server // may be empty
 	hasten    func() error      // makes the others notice within seconds that a server is gone
 }
 
-// everywhere sends a command to servers.
+// everywhere sends a command to all given servers.
 func everywhere(ctx context.Context, t testing.TB, all []*servers.Server, command ...any) error {
 	var failed error
 	for _, s := range all {
@@ -34,8 +34,8 @@ func everywhere(ctx context.Context, t testing.TB, all []*servers.Server, comman
 	return failed
 }
 
-// halts makes servers refuse writes soon after they are cut off from their replica, but later than
-// a replica on a busy machine is silent.
+// halts makes servers refuse writes soon after they are cut off from their replica. The delay is
+// longer than a replica's silence on a busy machine.
 func halts(t testing.TB, all ...*servers.Server) {
 	t.Helper()
 	err := everywhere(t.Context(), t, all, "CONFIG", "SET", "min-replicas-to-write", 1, "min-replicas-max-lag", 5)
@@ -69,7 +69,6 @@ func newSentinels(t testing.TB) *deployment {
 	}
 }
 
-// newCluster starts three masters with a replica each.
 func newCluster(t testing.TB) *deployment {
 	t.Helper()
 	cluster := servers.NewCluster(t, servers.Redis, 6, nil)
@@ -89,7 +88,6 @@ func newCluster(t testing.TB) *deployment {
 	return d
 }
 
-// masterOf is the server that answers a backend.
 func (d *deployment) masterOf(t testing.TB, b *Backend) *servers.Server {
 	t.Helper()
 	v, err := b.store.look(t.Context())
@@ -108,8 +106,8 @@ func (d *deployment) masterOf(t testing.TB, b *Backend) *servers.Server {
 // entries is the number of entries of the log in TestTakenOver.
 const entries = 2
 
-// waitsForItsReplica stalls the replica of a master. No write may be confirmed, whatever replicas
-// other nodes of a cluster have.
+// waitsForItsReplica stalls a master's replica. No write may be confirmed, even if other nodes of
+// the cluster have replicas.
 func (d *deployment) waitsForItsReplica(
 	t *testing.T, b *Backend, s driver.Session, f driver.Fence, master *servers.Server,
 ) {
@@ -133,9 +131,10 @@ func (d *deployment) waitsForItsReplica(
 	}
 }
 
-// TestTakenOver: the master is killed or stalled, and its replica takes over. A former process
-// continues there under its lease, with the acknowledged writes, once the former master is back as
-// a replica. Nothing is acknowledged before. The process's Sentinel may have fallen silent before.
+// TestTakenOver: the master is killed or stalled, and its replica takes over. Once the former
+// master is back as a replica, a process continues at the new master, under its lease, with the
+// acknowledged writes. Before that, nothing is acknowledged. The process's Sentinel may have fallen
+// silent earlier.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB) *deployment{

@@ -15,8 +15,8 @@ import (
 )
 
 // TestDiskFull: a server with appendfsync always ends when its disk is full. After a restart with
-// room, its acknowledged writes are there. A server with everysec, for AllowLoss, refuses writes
-// until there is room.
+// free space, it has its acknowledged writes. A server with everysec, for AllowLoss, refuses writes
+// until there is free space.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -71,7 +71,8 @@ func TestDiskFull(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The write that met the full disk is in the log or not, if its outcome is unknown.
+			// If the write that met the full disk has an unknown outcome, it may or may not be in
+			// the log.
 			written := int(page.Head.Number)
 			if written != acknowledged && (fsync != "always" || written != acknowledged+1) {
 				t.Errorf("%d writes are in the log; %d were acknowledged", written, acknowledged)

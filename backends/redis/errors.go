@@ -12,16 +12,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// notSentError is the error of a call without a connection, so that no byte of it left this
-// process.
+// notSentError is the error of a call without a connection, no part of which left this process.
 type notSentError struct{ err error }
 
 func (e *notSentError) Error() string { return e.err.Error() }
 
-// Unwrap returns a list, because the client removes one plain layer of such an error.
+// Unwrap returns a slice, because the client would unwrap an error that has only one cause.
 func (e *notSentError) Unwrap() []error { return []error{e.err} }
 
-// failed classifies the error of a script (rule E1). Unlisted errors are unknown.
+// failed classifies the error of a script (rule E1). After any error that is not recognized, the
+// outcome is unknown.
 func (s *store) failed(ctx context.Context, err error) error {
 	if s.life.Err() != nil {
 		return errClosed()
@@ -35,8 +35,8 @@ func (s *store) failed(ctx context.Context, err error) error {
 	return classified(err)
 }
 
-// classified returns the error of a command. It matches driver.ErrRetry if and only if the server
-// certainly did not run the command.
+// classified returns a command's error, which matches driver.ErrRetry only if the server certainly
+// did not run the command.
 func classified(err error) error {
 	if denied(err) || goredis.HasErrorPrefix(err, "READONLY") {
 		err = fmt.Errorf("%w: compare the user's rights with docs/backends/redis.md: %w", driver.ErrDenied, err)
@@ -69,7 +69,7 @@ func reply(err error) (string, bool) {
 }
 
 // refused reports whether the server refused to run a command. An error from a running script
-// names the script, and does not show what it had written.
+// contains the script's name, but does not show what the script wrote.
 func refused(err error) bool {
 	text, ok := reply(err)
 	if !ok || strings.Contains(text, "script: ") {
@@ -82,14 +82,15 @@ func refused(err error) bool {
 	}, word) || text == "ERR max number of clients reached"
 }
 
-// unknownCommand reports whether the server lacks a command. It ran nothing, unless a script called
-// the command.
+// unknownCommand reports whether the server lacks a command. Unless a script called the command,
+// the server ran nothing.
 func unknownCommand(err error) bool {
 	text, ok := reply(err)
 	return ok && (strings.HasPrefix(text, "ERR unknown command") || strings.HasPrefix(text, "ERR Unknown Redis command"))
 }
 
-// replaced reports whether a server ran nothing, and may have replaced the previous server.
+// replaced reports whether an error shows that nothing was run, and that the server may have
+// replaced the previous one.
 func replaced(err error) bool {
 	return errors.Is(err, errHistory) || goredis.HasErrorPrefix(err, "READONLY") || goredis.HasErrorPrefix(err, "NOREPLICAS")
 }

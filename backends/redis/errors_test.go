@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// serverError is an error that the server answered.
+// serverError is an error in a server's answer.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }

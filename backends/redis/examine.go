@@ -33,7 +33,6 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return out, nil
 }
 
-// findings returns the findings about a server.
 func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	const loses = "a crash can lose acknowledged grants and commits: "
 	var out []driver.Finding
@@ -86,7 +85,8 @@ func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	return out
 }
 
-// user returns what the user may do beyond its needs. A user of the recipe may not even ask.
+// user reports permissions that the user does not need. A user with only the documented permissions
+// may not even query them.
 func (s *store) user(ctx context.Context) (driver.Finding, error) {
 	return during(ctx, s, func(ctx context.Context) (driver.Finding, error) {
 		f := driver.Finding{Name: "user", Value: "may not ask for its rights, as with those of the documentation"}

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestExamine: a finding names a user with all rights. The recipe's user, and the settings of a
-// server that Open accepts, are good.
+// TestExamine: a finding names a user with all permissions. There are no problems with the recipe's
+// user, or with the settings of a server that Open accepts.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -39,7 +39,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting that loses writes has a remedy, and no other has.
+// TestExamined: each setting that loses writes has a remedy, and no other setting has one.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(v *server, o *Options){

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// The leader sets its own key, in a script that checks the lease in the same step.
+// The leader sets its own key in a script that also checks the lease.
 func ExampleGuardScript() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -62,7 +62,6 @@ func impatient(ctx context.Context, c *intercept.Call, proceed func(context.Cont
 	return proceed(ctx)
 }
 
-// wait lets time pass that is part of a fault.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -107,8 +106,8 @@ func TestIdentityTampered(t *testing.T) {
 	})
 }
 
-// TestFlushed: FLUSHALL stops the members. When the namespace begins again, it has another identity
-// and another first revision.
+// TestFlushed: FLUSHALL stops the members. When the namespace begins again, it has a different
+// identity and a different first revision.
 func TestFlushed(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -147,8 +146,8 @@ func TestFlushed(t *testing.T) {
 	}
 }
 
-// TestNamesLost: if the names of its records are evicted or deleted, a namespace accepts no write,
-// so that no decision rests on a part of it.
+// TestNamesLost: if the names of a namespace's records are evicted or deleted, the namespace
+// accepts no writes, so that no decision is based on partial data.
 func TestNamesLost(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -172,7 +171,7 @@ func TestNamesLost(t *testing.T) {
 	}
 }
 
-// TestFull: a server without memory refuses writes, which is an answer, and continues.
+// TestFull: a server without free memory refuses writes, which counts as an answer, and continues.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -209,7 +208,7 @@ func TestFull(t *testing.T) {
 }
 
 // TestRestart: a server whose log has every acknowledged write continues under the same history. A
-// server that can lose such writes does not.
+// server that can lose acknowledged writes does not continue.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, allow := range []bool{false, true} {
@@ -241,7 +240,7 @@ func TestRestart(t *testing.T) {
 				}
 				return
 			}
-			// The first call finds the restart, and nothing of it was applied.
+			// The first call finds the restart, and no part of it was applied.
 			if err := s.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
 				t.Errorf("the first heartbeat after a restart: %v; want ErrRetry or none", err)
 			}
@@ -253,8 +252,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// replicate makes a server a replica of another, and waits until it follows. cut keeps later writes
-// from it.
+// replicate makes a server a replica of another, and waits until the replica follows. cut stops the
+// replication of later writes.
 func replicate(t *testing.T, of, replica *servers.Server) (cut func()) {
 	t.Helper()
 	proxy, err := faultproxy.New(of.Addr(), nil)
@@ -271,7 +270,7 @@ func replicate(t *testing.T, of, replica *servers.Server) (cut func()) {
 	}
 }
 
-// follow makes a server the replica of the one at an address, and waits until it has the same data.
+// follow makes a server the replica of the server at addr, and waits until both have the same data.
 func follow(t testing.TB, replica *servers.Server, addr string) {
 	t.Helper()
 	host, port, _ := strings.Cut(addr, ":")
@@ -285,8 +284,8 @@ func follow(t testing.TB, replica *servers.Server, addr string) {
 	})
 }
 
-// TestPromotedBehind: a replica without the last grants takes over. A former process uses nothing
-// that it is granted there, and no token is granted twice.
+// TestPromotedBehind: a replica without the last grants takes over. A former process uses no lease
+// that it gets there, and no token is granted twice.
 func TestPromotedBehind(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -307,7 +306,7 @@ func TestPromotedBehind(t *testing.T) {
 	}
 }
 
-// guardsRefused checks that no script passes under a former lease (F1).
+// guardsRefused checks that no script runs under a former lease (F1).
 func (p *promoted) guardsRefused(t *testing.T) {
 	t.Helper()
 	guard := guardOf(newAdmin(t, p.address.config), "{"+p.backend.Info().Namespace+"}-texts")
@@ -327,9 +326,9 @@ func (p *promoted) guardsRefused(t *testing.T) {
 	}
 }
 
-// TestSecondPromotedFromOldest promotes one replica and then another, which followed the first
-// master only. Processes that know nothing use each. The second one's tokens are above the first
-// one's (I2).
+// TestSecondPromotedFromOldest promotes one replica and then another, which followed only the first
+// master. The processes at one replica know nothing of the other replica. The second replica's
+// tokens are greater than the first's (I2).
 func TestSecondPromotedFromOldest(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -376,8 +375,8 @@ func TestSecondPromotedFromOldest(t *testing.T) {
 	}
 }
 
-// TestPromotedBehindControl removes the compare of the server's history, and expects a granted
-// token that is not above an acknowledged one. Otherwise TestPromotedBehind would show nothing.
+// TestPromotedBehindControl removes the compare of the server's history, and expects a new token
+// that is not above an acknowledged token. Otherwise, TestPromotedBehind would prove nothing.
 func TestPromotedBehindControl(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -395,8 +394,8 @@ func TestPromotedBehindControl(t *testing.T) {
 	}
 }
 
-// TestPromotedAlone: a promoted replica that refuses writes, because it has no replica, still stops
-// a former process.
+// TestPromotedAlone: a promoted replica that refuses writes because it has no replica still stops a
+// former process.
 func TestPromotedAlone(t *testing.T) {
 	t.Parallel()
 	p := promoteBehind(t, Options{})
@@ -431,8 +430,7 @@ func promoteBehind(t *testing.T, o Options) *promoted {
 	if err := p.old.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
 		t.Fatal(err)
 	}
-	// The replica has everything that the former process knows, because otherwise that process
-	// would halt.
+	// The replica has everything that the former process knows. Otherwise, that process would halt.
 	revision := func(s *servers.Server) string {
 		return newAdmin(t, config(t, s)).HGet(t.Context(), p.backend.store.names.key("records"), "rev").Val()
 	}
@@ -456,7 +454,6 @@ func halted(err error, r []driver.AcquireResult) bool {
 	return errors.Is(err, driver.ErrStoreChanged)
 }
 
-// claims claims a shard, again after ErrRetry.
 func claims(t *testing.T, s driver.Session, shard driver.ShardID) driver.Fence {
 	t.Helper()
 	ctx := bounded(t, ample.Time)
@@ -474,8 +471,8 @@ func claims(t *testing.T, s driver.Session, shard driver.ShardID) driver.Fence {
 	}
 }
 
-// TestReplicas: a write on too few replicas has an unknown outcome, and one on enough replicas
-// counts.
+// TestReplicas: a write on too few replicas has an unknown outcome, and a write on enough replicas
+// succeeds.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	one, two := servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)

@@ -15,5 +15,5 @@ var garbageFor = garbage.Flag()
 func TestGarbage(t *testing.T) {
 	server := pool.Get(t, servers.Redis, nil)
 	user := asUser(t, server, "suite/*")
-	garbage.Test(t, harness(t, user, user, Options{}, nil).New(conformance.Wrap(t)), 4, *garbageFor)
+	conformance.TestGarbage(t, harness(t, user, user, Options{}, nil).New, *garbageFor)
 }

@@ -12,26 +12,27 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// GuardScript returns the application's script behind a fence (rule F1). body runs if and only
-// if a lease is its shard's current grant, in the same step of the same server. The script's
-// KEYS and ARGV begin with the application's, and end with those of [Backend.Guard], one key
-// and six arguments. In a cluster, the application's keys must be in the namespace's slot, as
-// "{orders}/paid/42" is in that of "orders". If the lease is not current, body does not run,
-// and the script returns an error that [Fenced] recognizes. The error of GuardScript matches
-// driver.ErrInvalid if body begins with a line "#!lua".
+// GuardScript returns a script that runs the application's script body behind a fence (rule F1).
+// The body runs only if the lease is current, and the check and the body are one atomic step on the
+// server. KEYS and ARGV begin with the application's own keys and arguments, and end with one key
+// and six arguments from [Backend.Guard]. In a cluster, the application's keys must be in the
+// namespace's slot: "{orders}/paid/42" is in the slot of the namespace "orders". If the lease is
+// not current, the script returns an error that [Fenced] recognizes. If the body begins with a line
+// "#!lua", GuardScript returns an error that matches driver.ErrInvalid.
 //
 //	script, err := redis.GuardScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
 //	...
 //	keys, args := b.Guard(lease.Fence(), []string{"{orders}/paid/42"}, "yes")
 //	err = script.Run(ctx, client, keys, args...).Err()
 //
-// Disable the client's retries. After an error that Fenced does not recognize, the outcome may
-// be unknown, so read before sending the script again.
+// Disable the client's retries. After an error that Fenced does not recognize, the outcome may be
+// unknown, so read the keys before you send the script again.
 //
-// With [Options.Replicas], send WAIT for that many replicas after the script, on the same
-// connection, and count the script as done only if they answer. A master that was cut off runs
-// the script until min-replicas-max-lag has passed, while a successor's script runs at the
-// replica that took over. All effects at the cut-off master are then taken back.
+// If [Options.Replicas] is set, send WAIT for that many replicas after the script, on the same
+// connection. Consider the script done only if that many replicas answer. A master that was cut off
+// still runs scripts until min-replicas-max-lag has passed. By that time, a successor's script may
+// already run on the replica that took over. All effects of scripts on the cut-off master are later
+// undone.
 func GuardScript(body string) (*goredis.Script, error) {
 	if strings.HasPrefix(body, "#!") {
 		return nil, fmt.Errorf("tenure: %w: a guarded script begins with %q: leave the line out", driver.ErrInvalid, "#!lua")
@@ -43,8 +44,8 @@ func GuardScript(body string) (*goredis.Script, error) {
 	return goredis.NewScript(string(guard) + body), nil
 }
 
-// Guard returns the keys and the arguments with which a script of GuardScript runs under a fence:
-// the application's, and then the guard's. It reads nothing.
+// Guard returns the keys and arguments for running a script from GuardScript under a fence. The
+// application's keys and arguments come first. Guard reads nothing from the server.
 func (b *Backend) Guard(fence driver.Fence, keys []string, args ...any) ([]string, []any) {
 	identity, opened, record, held, known := "", "-", "", "-", "0" // no record begins like this
 	if conditions, value, acked, ok := kv.Granted(b.Backend, fence); ok {
@@ -57,10 +58,9 @@ func (b *Backend) Guard(fence driver.Fence, keys []string, args ...any) ([]strin
 		append(args[:len(args):len(args)], b.store.history.Load().replication, known, identity, opened, record, held)
 }
 
-// Fenced reports whether a script of GuardScript was refused, so that its body did not run.
-// Either the lease is no longer the current grant, or the server was restarted after the
-// arguments were made. In the second case, the session's next heartbeat finds out whether the
-// lease continues.
+// Fenced reports whether a script from GuardScript was refused without running its body. If so, the
+// lease is no longer current, or the server was restarted after Guard returned the arguments. After
+// a restart, the session's next heartbeat shows whether the lease continues.
 func Fenced(err error) bool {
 	var e goredis.Error
 	return errors.As(err, &e) && strings.HasPrefix(e.Error(), "FENCED ")

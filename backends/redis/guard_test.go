@@ -50,7 +50,8 @@ func TestGuardScript(t *testing.T) {
 		t.Errorf("after a release: %v; want it fenced", err)
 	}
 	again, _ := sqlfault.Acquire(t, s, []driver.Claim{{Shard: "again"}})
-	// As after a restore of an older copy, which has the record but not the latest write.
+	// This is the state after a restore of an older copy, which has the record but not the latest
+	// write.
 	records := "{" + t.Name() + "}/records"
 	rev := client.HGet(t.Context(), records, "rev").Val()
 	client.HIncrBy(t.Context(), records, "rev", -1)

@@ -16,7 +16,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 var allRounds = flag.Int("redis.rounds", 2, "promotions of a replica that is behind")
@@ -34,7 +33,6 @@ func TestMain(m *testing.M) {
 	os.Exit(pool.RunExamples(m, servers.Redis, "REDIS_ADDR"))
 }
 
-// config reaches a server of tests.
 func config(t testing.TB, s *servers.Server) *goredis.UniversalOptions {
 	t.Helper()
 	tls, err := s.TLSConfig()
@@ -44,7 +42,6 @@ func config(t testing.TB, s *servers.Server) *goredis.UniversalOptions {
 	return &goredis.UniversalOptions{Addrs: []string{s.Addr()}, TLSConfig: tls}
 }
 
-// newAdmin is a client of the test's own.
 func newAdmin(t testing.TB, c *goredis.UniversalOptions) goredis.UniversalClient {
 	t.Helper()
 	o := *c
@@ -53,7 +50,6 @@ func newAdmin(t testing.TB, c *goredis.UniversalOptions) goredis.UniversalClient
 	return client
 }
 
-// openOn opens a namespace of the test's own.
 func openOn(t testing.TB, c *goredis.UniversalOptions, o Options) *Backend {
 	t.Helper()
 	o.Create = true
@@ -76,7 +72,7 @@ func bounded(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// address is one address for different servers, one after another.
+// address is an address that leads to different servers over time.
 type address struct {
 	config *goredis.UniversalOptions
 	at     atomic.Pointer[string]

@@ -9,8 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out of the backend at a time, and expects the test that
-// is named to fail.
+// TestMutants removes one rule at a time from the backend, and expects the named test to fail.
 func TestMutants(t *testing.T) {
 	const apply = "scripts/apply.lua"
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// names holds the keys of a namespace on the server. All begin with the namespace in braces,
-// which puts them in one slot of a cluster.
+// names provides the names of a namespace's keys on the server. Every key begins with the namespace
+// in braces, which puts all keys in one slot of a cluster.
 //
 //	{<ns>}/records   hash: a record under its key of package kvkeys without the namespace,
 //	                 as revision, space, value; rev, the revision of the last write;
@@ -31,15 +31,14 @@ func newNames(namespace string) (names, error) {
 
 func (n names) key(part string) string { return "{" + string(n.keys) + "}/" + part }
 
-// fixed returns the keys of every script, in this order.
+// fixed returns the keys passed to every script, in order.
 func (n names) fixed() []string {
 	return []string{n.key("records"), n.key("names"), n.key("state"), n.key("logs"), n.key("beats")}
 }
 
-// record returns the name of a record.
 func (n names) record(key string) string { return strings.TrimPrefix(key, n.root) }
 
-// Numbers of the feeds in the scripts.
+// These constants number the feeds in the scripts.
 const (
 	noFeed = iota
 	stateFeed
@@ -47,10 +46,10 @@ const (
 	beatsFeed
 )
 
-// feedNames are the names of the feeds in keys, and in the fields with their last revisions.
+// feedNames occur in keys, and in the fields with the feeds' last revisions.
 var feedNames = [...]string{stateFeed: "state", logsFeed: "logs", beatsFeed: "beats"}
 
-// feed returns the number of the feed with the changes of a record, and the session of a heartbeat.
+// feed returns the number of the feed with a record's changes and, for a heartbeat, the session.
 func (n names) feed(key string) (int, driver.SessionID) {
 	switch {
 	case strings.HasPrefix(key, n.keys.State()):
@@ -63,5 +62,5 @@ func (n names) feed(key string) (int, driver.SessionID) {
 	return noFeed, ""
 }
 
-// own returns the key of the stream of a session's heartbeats.
+// own returns the key of a session's heartbeat stream.
 func (n names) own(s driver.SessionID) string { return n.key("beat/" + string(s)) }

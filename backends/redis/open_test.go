@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// refuses fails unless opening is refused with an error that matches want and says text.
+// refuses fails the test unless Open returns an error that matches want and contains text.
 func refuses(t *testing.T, c *goredis.UniversalOptions, o Options, want error, text string) {
 	t.Helper()
 	o.Create = true
@@ -32,8 +32,8 @@ func refuses(t *testing.T, c *goredis.UniversalOptions, o Options, want error, t
 	}
 }
 
-// TestOpenRefusesLoss: each setting under which an acknowledged grant can be lost is
-// refused by its name, and AllowLoss accepts it.
+// TestOpenRefusesLoss: Open refuses each setting that can lose an acknowledged grant, and names the
+// setting. AllowLoss accepts such settings.
 func TestOpenRefusesLoss(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -140,8 +140,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestRights: opening finds a missing right, rather than a script in its middle. The page's recipe
-// has every right.
+// TestRights: Open finds a missing permission, so that no script fails in the middle. The
+// documented recipe has every permission.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -179,8 +179,8 @@ func TestRights(t *testing.T) {
 	openOn(t, user, Options{})
 }
 
-// TestSettingsVerified: if an administrator has verified the settings, no right to read them is
-// needed, and everything else is still checked.
+// TestSettingsVerified: if an administrator has verified the settings, no permission to read them
+// is needed. Everything else is still checked.
 func TestSettingsVerified(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -216,7 +216,7 @@ func TestSettingsVerified(t *testing.T) {
 	}
 }
 
-// TestDatabase: a database other than 0 needs the right to select it, which the recipe has.
+// TestDatabase: a database other than 0 needs the permission to select it, which the recipe has.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -255,7 +255,6 @@ func TestRaiseFloor(t *testing.T) {
 	}
 }
 
-// TestTLS: opening needs the CA's certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	for _, level := range []servers.TLS{servers.TLSServer, servers.TLSMutual} {
@@ -276,7 +275,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestSettingsHideThePassword: no form of the settings, and no error, shows a password.
+// TestSettingsHideThePassword: neither the formatted settings nor any error shows a password.
 func TestSettingsHideThePassword(t *testing.T) {
 	t.Parallel()
 	const password = "correct horse"

@@ -12,18 +12,18 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Settings are the Opener's options in configuration.
+// Settings are the Opener's options in a configuration.
 type Settings struct {
-	// such as localhost:6379; several are a cluster's, or those of Sentinels
+	// such as localhost:6379; several belong to a cluster or to Sentinels
 	Addrs      []string `json:"addrs" yaml:"addrs"`
-	MasterName string   `json:"master_name" yaml:"master_name"` // that Sentinels at addrs know it by
+	MasterName string   `json:"master_name" yaml:"master_name"` // the master's name at the Sentinels in addrs
 	Cluster    bool     `json:"cluster" yaml:"cluster"`         // also with one address
 	DB         int      `json:"db" yaml:"db"`                   // the database's number
 
-	Username     string        `json:"username" yaml:"username"` // of an ACL; default: the default user
+	Username     string        `json:"username" yaml:"username"` // ACL user; default: the default user
 	Password     driver.Secret `json:"password" yaml:"password"`
-	PasswordFile string        `json:"password_file" yaml:"password_file"` // read for each connection; wins over password
-	// of the Sentinels; default: none
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read for each connection; takes precedence over password
+	// for the Sentinels; default: none
 	SentinelUsername string        `json:"sentinel_username" yaml:"sentinel_username"`
 	SentinelPassword driver.Secret `json:"sentinel_password" yaml:"sentinel_password"`
 
@@ -37,10 +37,10 @@ type Settings struct {
 	Namespace string `json:"namespace" yaml:"namespace"` // such as "orders"
 	Options   `yaml:",inline"`
 
-	certificate *driver.Certificate // by files of TLS
+	certificate *driver.Certificate // from TLS files
 }
 
-// Opener opens this backend by name, "redis", from configuration.
+// Opener returns the opener for this backend, which is called "redis" in configurations.
 func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {

@@ -13,10 +13,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// backendName is the backend's name in Info and of its Opener.
 const backendName = "redis"
 
-// pipeline is the number of batches of one call in flight.
+// pipeline is the maximum number of batches that one call has in flight.
 const pipeline = 4
 
 // Backend is a namespace in Redis. It implements driver.Backend and is safe for concurrent use.
@@ -28,17 +27,18 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through its own connections, which Close closes. If c has one address,
-// it is a server. With MasterName, the addresses are Sentinels that name the server. Several
-// addresses or IsClusterMode mean a cluster. Open ignores c's pool sizes, time-outs and
-// retries: contexts limit the calls, and each is sent once.
+// Open opens a namespace with new connections, which Close closes. If MasterName is set, the
+// addresses are those of Sentinels, which report the server's address. Otherwise, several addresses
+// or IsClusterMode select a cluster, and a single address selects one server. Open ignores the pool
+// sizes, timeouts and retries in c. Each call is limited by its context and sent once.
 //
-// ctx limits the opening only. o may be nil. An error says in one line what to change.
+// The context limits only Open itself, and o may be nil. An error explains in one line what to
+// change.
 func Open(ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, c, namespace, o, nil)
 }
 
-// open lets tests put something between the store and package kv.
+// open lets tests insert a layer between the store and package kv.
 func open(
 	ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options, wrap func(kv.Store) kv.Store,
 ) (_ *Backend, err error) {
@@ -83,8 +83,9 @@ func (b *Backend) Info() driver.Info {
 	return i
 }
 
-// Join implements driver.Backend. With Options.Replicas, it refuses a TTL during which a
-// cut-off master would still accept an application's own writes.
+// Join implements driver.Backend. If Options.Replicas is set, Join refuses a TTL that is not longer
+// than min-replicas-max-lag. With such a TTL, a cut-off master would accept an application's own
+// writes after the application's leases are no longer trusted.
 func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
 	if lag := time.Duration(b.store.lag.Load()); b.store.opts.Replicas > 0 && !b.store.opts.AllowLoss && lag > 0 && lag >= m.TTL {
 		return nil, fmt.Errorf("tenure: %w: min-replicas-max-lag is %v, and the TTL %v: a master that is cut off takes writes "+
@@ -97,9 +98,9 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	return session, err
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. After a
-// restore from a backup, an operator calls it before starting any process again. Pass the
-// highest token known from logs, marks or metrics.
+// RaiseFloor ensures that all future tokens of a namespace exceed the given token. After a restore
+// from a backup, call RaiseFloor before you start any process. Pass the highest token known from
+// logs, marks or metrics.
 func RaiseFloor(
 	ctx context.Context, c *goredis.UniversalOptions, namespace string, above driver.Token, o *Options,
 ) error {

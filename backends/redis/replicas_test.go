@@ -27,7 +27,7 @@ import (
 // The servers have the options of the documentation.
 type replicated struct {
 	master, replica, spare *servers.Server
-	way                    *faultproxy.Proxy // of the replica to the master
+	way                    *faultproxy.Proxy // from the replica to the master
 }
 
 func newReplicated(t testing.TB) *replicated {
@@ -43,7 +43,7 @@ func newReplicated(t testing.TB) *replicated {
 	return r
 }
 
-// cut separates the master from the replica without an error to either.
+// cut separates the master from the replica. Neither server sees an error.
 func (r *replicated) cut(t testing.TB) {
 	t.Helper()
 	if err := r.way.Set(faultproxy.BlackHole()); err != nil {
@@ -64,8 +64,8 @@ func (r *replicated) promote(t testing.TB) {
 	})
 }
 
-// TestGoesOn: if all replicas have the acknowledged writes, processes continue at the one that
-// takes over, with their sessions and leases, and no revision is given twice.
+// TestGoesOn: if all replicas have the acknowledged writes, processes continue on the replica that
+// takes over, with their sessions and leases, and no revision is assigned twice.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -114,7 +114,7 @@ func unreplicated(t *testing.T, b *Backend, s driver.Session, shard driver.Shard
 	if err == nil || driver.NotApplied(err) {
 		t.Errorf("a claim that no replica has: %v; want an unknown outcome", err)
 	}
-	// As after many more such writes.
+	// This is the state after many more of these writes.
 	rev, err := b.store.clients.calls.HIncrBy(t.Context(), b.store.names.key("records"), "rev", 1000).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func unreplicated(t *testing.T, b *Backend, s driver.Session, shard driver.Shard
 	return rev
 }
 
-// TestLostStops: a process got an answer that the new server lacks, because another replica was
-// counted. It stops and reports this.
+// TestLostStops: a process got an answer that the new server lacks, because only another replica
+// had the write. The process stops and reports the loss.
 func TestLostStops(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -177,8 +177,8 @@ func TestGoesOnWhere(t *testing.T) {
 	}
 }
 
-// TestBackloglessPromotion: a promoted server that was without replicas for repl-backlog-ttl no
-// longer shows its promotion, and is still recognized.
+// TestBackloglessPromotion: a promoted server that had no replicas for repl-backlog-ttl no longer
+// shows its promotion, but is still recognized.
 func TestBackloglessPromotion(t *testing.T) {
 	t.Parallel()
 	p := promoteBehind(t, Options{})
@@ -195,7 +195,7 @@ func TestBackloglessPromotion(t *testing.T) {
 	}
 }
 
-// TestLagAboveTTL: a TTL during which a cut-off master accepts writes is refused.
+// TestLagAboveTTL: Join refuses a TTL if a cut-off master would accept writes for that long.
 func TestLagAboveTTL(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -216,7 +216,8 @@ func TestLagAboveTTL(t *testing.T) {
 	refuses(t, config(t, r.master), Options{Replicas: 1}, driver.ErrUnsupported, "min-replicas-max-lag is \"0\"")
 }
 
-// TestReadsWait: data known to be on the replicas is read without them. Other reads wait for them.
+// TestReadsWait: reads of data that is known to be on the replicas do not wait. Other reads wait
+// for the replicas.
 func TestReadsWait(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -264,10 +265,10 @@ func TestReadsWait(t *testing.T) {
 	}
 }
 
-// TestCutOffMaster: a master is cut off from its replica, which is promoted with another replica.
-// The holder reaches the former master, and a successor the new one. They never trust their leases
-// at the same time. They wait for a replica after each guarded script, and only the scripts of one
-// are accepted.
+// TestCutOffMaster: a master is cut off from its replica, which is promoted and has its own
+// replica. The holder uses the former master, and a successor uses the new master. The two never
+// trust their leases at the same time. Each of them waits for a replica after each guarded script,
+// and only one holder's scripts are accepted.
 func TestCutOffMaster(t *testing.T) {
 	t.Parallel()
 	var worst time.Duration
@@ -321,8 +322,9 @@ func cutOff(t *testing.T) (overlap time.Duration, guarded bool) {
 		return b, lease
 	}
 	trusted := func(l *atomic.Pointer[core.Lease]) bool { return l.Load() != nil && l.Load().Err() == nil }
-	both := func(a, b *atomic.Pointer[core.Lease]) bool { return trusted(b) && trusted(a) && trusted(b) } // in the moment of a's check
-	// A's client always asks the former master, while Sentinels would lead a process away.
+	both := func(a, b *atomic.Pointer[core.Lease]) bool { return trusted(b) && trusted(a) && trusted(b) } // at the moment of a's check
+	// The client of A always queries the former master, although Sentinels would lead a process
+	// away from that master.
 	was, a := lead(r.master, "A")
 	ample.Wait(t, "A does not lead", func() bool { return trusted(a) })
 	wait(t.Context(), rand.N(time.Second))
@@ -372,8 +374,8 @@ func guardedBy(t *testing.T) func(b *Backend, s *servers.Server, l *core.Lease) 
 	}
 }
 
-// TestReadsSurvive: whenever the master is cut off, readers beside a writer see nothing that the
-// replica's promotion takes back.
+// TestReadsSurvive: concurrent readers never see data that is lost when the master is cut off and
+// the replica is promoted.
 func TestReadsSurvive(t *testing.T) {
 	t.Parallel()
 	gone, rounds := 0, rounds(t)
@@ -390,8 +392,8 @@ func TestReadsSurvive(t *testing.T) {
 	}
 }
 
-// TestReadsSurviveControl waits for no replica, and expects that data read is lost. Otherwise
-// TestReadsSurvive would show nothing.
+// TestReadsSurviveControl does not wait for replicas, and expects the loss of data that was read.
+// Otherwise, TestReadsSurvive would prove nothing.
 func TestReadsSurviveControl(t *testing.T) {
 	t.Parallel()
 	for round := range min(rounds(t), 5) {
@@ -403,7 +405,7 @@ func TestReadsSurviveControl(t *testing.T) {
 	}
 }
 
-// lostReads returns how many commits that were read a promotion took back.
+// lostReads returns how many commits that were read are lost after a promotion.
 func lostReads(t *testing.T, o Options) int64 {
 	t.Helper()
 	r := newReplicated(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestRightLost: if a user loses a right to write after the namespace was opened, calls are refused
-// before anything is written. With the right they continue.
+// TestRightLost: if a user loses a write permission after the namespace was opened, calls are
+// refused before anything is written. When the user gets the permission back, calls succeed again.
 func TestRightLost(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -26,7 +26,7 @@ func TestRightLost(t *testing.T) {
 	no := driver.WriteNo(0)
 	commit := func() error {
 		no++
-		// It uses each command that writes: entries, an item, and removals.
+		// The commit uses every writing command, with entries, an item, and removals.
 		res, err := s.Commit(t.Context(), []driver.Write{{Fence: f, Number: no, Nonce: driver.Nonce(no), Ops: []driver.Op{
 			{Kind: driver.OpPut, Key: fmt.Sprintf("k%d", no), Value: []byte("v")},
 			{Kind: driver.OpDelete, Key: fmt.Sprintf("k%d", no-1)},
@@ -65,7 +65,7 @@ func TestRightLost(t *testing.T) {
 	}
 }
 
-// TestConformanceDenied runs the case for which a user loses a right.
+// TestConformanceDenied runs the case in which a user loses a permission.
 func TestConformanceDenied(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)

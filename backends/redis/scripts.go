@@ -10,9 +10,9 @@ import (
 //go:embed scripts
 var scriptFiles embed.FS
 
-// scripts are the scripts that the server runs, each in one step. The client sends a script's
-// digest. It sends the text if the server does not have the script, for example after SCRIPT
-// FLUSH.
+// scripts contains the package's Lua scripts. The server runs each script in one atomic step. The
+// client sends a script's digest. If the server does not have the script, for example after SCRIPT
+// FLUSH, the client sends the script's text.
 type scripts struct {
 	apply, get, scan, attach, barrier *goredis.Script
 }

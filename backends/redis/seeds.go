@@ -15,22 +15,20 @@ import (
 )
 
 const (
-	// seedPatience is how long an address of a cluster may take to answer before the next one is
-	// asked too.
+	// seedPatience is the time after which the dialer also queries a cluster's next address.
 	seedPatience = 250 * time.Millisecond
-	// connectPatience is how long a connection may take, including the TLS handshake, if there is
-	// another address to try. The answer to the first ping on it may take as long again.
+	// If there is another address to try, connectPatience limits the time to connect, including the
+	// TLS handshake. The same limit applies separately to the wait for the first ping's answer.
 	connectPatience = 2 * time.Second
-	// searchTime limits the search for a server at Sentinels or the addresses of a cluster.
-	// Once it has passed, the next connection begins a new search.
+	// searchTime limits the search for a server through Sentinels or a cluster's addresses. After
+	// that time, the next connection begins a new search.
 	searchTime = 15 * time.Second
 )
 
-// dialFunc connects to an address.
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
-// hasty returns the dial function for several addresses. The client's own TLS dialer ignores
-// contexts.
+// hasty returns a dial function for several addresses. Unlike the client's own TLS dialer, the
+// function observes contexts.
 func hasty(c *goredis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	dial := c.Dialer
 	switch {
@@ -47,10 +45,10 @@ func hasty(c *goredis.UniversalOptions) func(ctx context.Context, network, addr 
 	}
 }
 
-// reach connects to the node that answered last or that another node named. Without such a
-// node, it connects to the first given address that answers. A known node need not answer,
-// because it may be slow, and no other node has the namespace. One connection at a time asks
-// the addresses, and others wait for its result.
+// reach connects to the known node or, without one, to the first address in seeds that answers. A
+// known node, which answered last or was reported by another node, need not answer again, because
+// it may be slow and no other node has the namespace. Only one connection at a time queries the
+// addresses, and the others wait for the result.
 func (d *dialer) reach(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	for asks := false; ; asks = true {
 		d.mu.Lock()
@@ -75,16 +73,16 @@ func (d *dialer) reach(ctx context.Context, dial dialFunc) (net.Conn, string, er
 	}
 }
 
-// asked is the result of asking an address.
+// asked is the result of querying an address.
 type asked struct {
 	conn net.Conn
 	addr string
 	err  error
 }
 
-// first asks the addresses in turn and returns the first that answers. It asks the next as soon
-// as one has failed or was silent for seedPatience. A slow address may still be the first,
-// because all may be slow.
+// The addresses are queried one after another, each as soon as the previous one has failed or been
+// silent for seedPatience. The result is the first address that answers, even if it is slow,
+// because all addresses may be slow.
 func (d *dialer) first(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,8 +117,7 @@ func (d *dialer) first(ctx context.Context, dial dialFunc) (net.Conn, string, er
 	return nil, "", errors.Join(failed...)
 }
 
-// ask connects to an address and waits for an answer. After the end of ctx, it closes a late
-// connection.
+// ask connects to an address and waits for an answer. If ctx ends first, ask closes the connection.
 func ask(ctx context.Context, dial dialFunc, addr string, answers chan<- asked) {
 	conn, err := dial(ctx, addr)
 	if err == nil {
@@ -137,8 +134,8 @@ func ask(ctx context.Context, dial dialFunc, addr string, answers chan<- asked) 
 	}
 }
 
-// ping waits for the answer to a PING, which is sent before any password. An error is an answer
-// too, unless the node refuses the connection or has not read its data yet.
+// ping sends a PING before any password, and waits for the answer. An error also counts as an
+// answer, unless the node refuses the connection or has not loaded its data yet.
 func ping(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
@@ -167,7 +164,7 @@ func ping(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// begin starts a goroutine, unless hangUp was called. clients.close waits for it.
+// begin starts a goroutine for which clients.close waits, unless hangUp was called.
 func (d *dialer) begin(run func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,8 +174,7 @@ func (d *dialer) begin(run func()) bool {
 	return !d.closed
 }
 
-// found directs new connections to an address that answered, unless another node has named the node
-// of the namespace.
+// New connections go to an address that answered, unless a node is already known.
 func (d *dialer) found(addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

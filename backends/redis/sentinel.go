@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// sentinelPatience is how long a Sentinel may take to answer before the client continues
-	// without it. At least for its first connection, the client waits for all Sentinels that it
-	// asks. It keeps a silent one until the call ends.
+	// sentinelPatience is the time after which the client continues without a Sentinel's answer. At
+	// least for its first connection, the client waits for all Sentinels that it queries. The
+	// connection to a silent Sentinel is kept until the call ends.
 	sentinelPatience = 250 * time.Millisecond
-	// slowPatience is the longest patience, used if none answers sooner.
+	// slowPatience is the maximum time to wait for a Sentinel if no Sentinel answers sooner.
 	slowPatience = 8 * sentinelPatience
 )
 
-// sentinels name the server. They are safe for concurrent use.
+// sentinels finds the server through Sentinels. It is safe for concurrent use.
 type sentinels struct {
 	patience atomic.Int64 // in nanoseconds, from sentinelPatience to slowPatience
 }
 
-// ask connects to the server that Sentinels name. Each time none answers in time, it doubles
-// the patience. It keeps that patience until a connection is quick again.
+// ask connects to the server that the Sentinels report. Whenever no Sentinel answers within the
+// patience, the patience is doubled. A quick connection resets it.
 func (s *sentinels) ask(ctx context.Context, connect func() (net.Conn, error)) (net.Conn, error) {
 	for {
 		patience, began := s.patience.Load(), time.Now()
@@ -42,8 +42,8 @@ func (s *sentinels) ask(ctx context.Context, connect func() (net.Conn, error)) (
 	}
 }
 
-// impatiently returns the dial function if Sentinels name the server. It dials Sentinels and
-// the server in the same way, because the client does not distinguish them here.
+// The returned function dials Sentinels and the server in the same way, because the client does not
+// distinguish them here.
 func (s *sentinels) impatiently(
 	dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -56,8 +56,8 @@ func (s *sentinels) impatiently(
 	}
 }
 
-// hurried is a connection to a Sentinel, or to a server until DialHook has it. A wait for
-// messages has no deadline, and is not given one.
+// hurried is a connection to a Sentinel or, until DialHook receives it, to a server. Waits for
+// messages have no deadline, and hurried adds none.
 type hurried struct {
 	net.Conn
 	s *sentinels
@@ -66,7 +66,7 @@ type hurried struct {
 func (c *hurried) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.soon(t)) }
 func (c *hurried) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.soon(t)) }
 
-// soon returns t, or an earlier deadline.
+// soon returns t, or the end of the patience if that is earlier.
 func (c *hurried) soon(t time.Time) time.Time {
 	if bound := time.Now().Add(time.Duration(c.s.patience.Load())); t.After(bound) {
 		return bound
@@ -74,7 +74,7 @@ func (c *hurried) soon(t time.Time) time.Time {
 	return t
 }
 
-// patient returns a connection as it was dialed.
+// patient returns a connection without hurried's deadlines.
 func patient(conn net.Conn) net.Conn {
 	if c, ok := conn.(*hurried); ok {
 		return c.Conn

@@ -19,16 +19,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// server is what a server reports about itself.
+// server contains the information that a server reports about itself.
 type server struct {
 	info     map[string]string // from INFO
 	settings map[string]string // from CONFIG GET; nil if the user may not read it
-	recorded string            // the namespace's record of its history; empty without one
+	recorded string            // the namespace's record of its history; empty if there is no record
 	rev      kv.Rev            // the namespace's revision; 0 without one
 }
 
-// look reads the state and the settings of the server that has the namespace, on one
-// connection. In a cluster, the node with a command's key answers it.
+// look reads the state and the settings of the server that has the namespace, on one connection. In
+// a cluster, a command is answered by the node that has its key.
 func (s *store) look(ctx context.Context) (*server, error) {
 	return during(ctx, s, func(ctx context.Context) (*server, error) {
 		return redirected(s.clients.dialer, func() (*server, error) {
@@ -67,7 +67,7 @@ func (s *store) look(ctx context.Context) (*server, error) {
 	})
 }
 
-// onRecord returns the fields history and rev of a namespace.
+// onRecord returns a namespace's history and revision.
 func onRecord(fields []any) (history string, rev kv.Rev, err error) {
 	if len(fields) != 2 {
 		return "", 0, errShape
@@ -85,8 +85,8 @@ var settingNames = [...]string{
 	"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write", "min-replicas-max-lag",
 }
 
-// collect joins settings. It returns nil if the user may not read them, or if a hosted service
-// lacks the command.
+// collect joins the settings from several answers. The result is nil if the user may not read the
+// settings, or if a hosted service lacks the command.
 func collect(answers []*goredis.MapStringStringCmd) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, a := range answers {
@@ -102,7 +102,7 @@ func collect(answers []*goredis.MapStringStringCmd) (map[string]string, error) {
 	return all, nil
 }
 
-// check refuses a server that cannot hold a namespace, or that can lose acknowledged writes.
+// check refuses a server that cannot store a namespace, or that can lose acknowledged writes.
 func (v *server) check(o *Options, replaceable bool) error {
 	if err := v.usable(); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (v *server) check(o *Options, replaceable bool) error {
 	return nil
 }
 
-// lag returns roughly how long a cut-off master accepts writes.
+// lag returns the approximate time for which a cut-off master accepts writes.
 func (v *server) lag() (time.Duration, error) {
 	n, err := strconv.Atoi(v.settings["min-replicas-max-lag"])
 	return time.Duration(n) * time.Second, err
@@ -174,22 +174,22 @@ func (v *server) usable() error {
 	return nil
 }
 
-// history distinguishes one past of a server's data from another.
+// history identifies the history under which a server runs.
 type history struct {
 	replication string    // its replication id, which changes with a restart and a promotion
 	lineage     string    // of the namespace; stays the same while no acknowledged write can be lost
 	attached    time.Time // by the server's clock
 
-	replicated atomic.Int64 // revision up to which as many replicas as Options.Replicas have everything
+	replicated atomic.Int64 // revision up to which Options.Replicas replicas have all writes
 }
 
-// record is the namespace's record of its history.
+// record is the namespace's record of the server's history.
 type record struct {
 	replication string // replication id of the server
 	process     string // id of the server's process
 	received    string // number of bytes that the process had received as a replica
 	lineage     string
-	past        string // previous replication ids, the last first, each with this past's last revision under it
+	past        string // previous replication ids, the last first, each with the last revision under that id
 }
 
 // String returns the record without its past, which the script adds.
@@ -205,8 +205,8 @@ func parseRecord(text string) (r record, ok bool) {
 	return record{f[0], f[1], f[2], f[3], f[4]}, true
 }
 
-// shares returns the revision up to which a server with this record and this revision has the
-// history of a previous replication id.
+// shares returns the last revision that a server with this record shares with the history of a
+// previous replication id.
 func (r record) shares(replication string, rev kv.Rev) (kv.Rev, bool) {
 	if replication == r.replication { // nothing else was written here
 		return rev, true
@@ -221,19 +221,21 @@ func (r record) shares(replication string, rev kv.Rev) (kv.Rev, bool) {
 }
 
 const (
-	// attachTries is how many times attach reads again after another process wrote the record.
+	// attachTries limits the attempts to record the history while other processes write the record.
 	attachTries = 5
-	// revisionLift is above the number of unacknowledged writes of a cut-off master. It is small
-	// compared to the microseconds between two failovers, from which tokens come after a failover
-	// that lost grants. Revisions have room for a hundred million of it.
+	// revisionLift exceeds a cut-off master's number of unacknowledged writes. After a failover
+	// that lost grants, tokens are derived from the time in microseconds, and the lift is small
+	// compared to the number of microseconds between two failovers. The range of revisions allows
+	// more than a hundred million lifts.
 	revisionLift = 1 << 26
-	// maxPast is the largest number of previous replication ids in a record.
+	// maxPast is the maximum number of previous replication ids in a record.
 	maxPast = 8
 )
 
-// attach finds out under which history the server continues, and records it. It returns
-// driver.ErrStoreChanged if that history differs from this store's, or lacks data that this store
-// has returned (rule I1). Opening the namespace again then raises the tokens (rule I2).
+// attach determines and records the history under which the server continues. If that history
+// differs from this store's, or lacks data that this store has returned, attach returns
+// driver.ErrStoreChanged (rule I1). Reopening the namespace then raises the base of later tokens
+// (rule I2).
 func (s *store) attach(ctx context.Context) error {
 	select {
 	case s.attaching <- struct{}{}:
@@ -259,7 +261,7 @@ func (s *store) attach(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// A server without enough replicas accepts no writes, but shows this as well.
+		// A server without enough replicas accepts no writes, but still reports its history.
 		if err := s.goesOn(want, found, rev); err != nil {
 			return err
 		}
@@ -301,7 +303,7 @@ func (s *store) attach(ctx context.Context) error {
 	return fmt.Errorf("%w: other processes keep recording the server's history", driver.ErrRetry)
 }
 
-// goesOn refuses a server on which this process cannot continue.
+// goesOn returns an error if this process cannot continue on the server.
 func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 	was := s.history.Load()
 	if was.lineage == "" {
@@ -331,12 +333,12 @@ func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 	return nil
 }
 
-// follows returns the record under which a server continues, without its past. The lineage
-// stays if nothing can have been lost between the two. There are three such cases. The process
-// is the same and was no replica in between; all replicas have the acknowledged writes; or the
-// server restarted from a log with every acknowledged write. A promoted replica shows the
-// number of bytes that it received and its previous replication id. It forgets that id once it
-// is without replicas for repl-backlog-ttl.
+// follows returns the record under which a server continues, without its past. The lineage stays
+// the same if nothing can have been lost since the previous record. No loss is possible if the same
+// server process has not been a replica since then. The same is true if all replicas have the
+// acknowledged writes, or if the server restarted from a log with every acknowledged write. A
+// promoted replica shows its previous replication id, and the number of bytes that it received as a
+// replica. The server forgets the previous id after it has had no replicas for repl-backlog-ttl.
 func (s *store) follows(v *server, found string) (record, error) {
 	now := record{
 		replication: v.info["master_replid"], process: v.info["run_id"],

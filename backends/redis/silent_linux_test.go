@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// full returns an address whose queue of connections is full, so that the kernel accepts no more,
+// full returns an address whose connection queue is full. The kernel accepts no more connections,
 // as if the host were gone.
 func full(t *testing.T) string {
 	t.Helper()
@@ -47,8 +47,8 @@ func full(t *testing.T) string {
 	return ""
 }
 
-// TestStartAtSilentNode: a process that starts while the first address of a cluster is silent
-// serves soon, whether or not that address accepts connections.
+// TestStartAtSilentNode: a process that starts while a cluster's first address is silent soon
+// serves, whether or not that address accepts connections.
 func TestStartAtSilentNode(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -60,8 +60,8 @@ func TestStartAtSilentNode(t *testing.T) {
 	}
 }
 
-// TestNodeIsGone: a process soon gets answers again when the host of the node that another one
-// named accepts no connections.
+// TestNodeIsGone: the host of the namespace's node, which another node named, accepts no
+// connections. The process soon gets answers again.
 func TestNodeIsGone(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)

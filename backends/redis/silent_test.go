@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// serves returns how long it takes to open a namespace, and how long after that a process serves a
-// shard by a lease that was proven twice more.
+// serves returns how long it takes to open a namespace. It also returns how long it then takes
+// until a process serves a shard under a lease that was confirmed two more times.
 func serves(t *testing.T, c *goredis.UniversalOptions, o Options, ttl time.Duration) (opened, served time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -51,7 +51,6 @@ func newSentinelsAlone(t *testing.T) (
 	return c, Options{Insecure: true, AllowLoss: true}, sentinels, master
 }
 
-// standStill stops a server until the end of the test.
 func standStill(t *testing.T, s *servers.Server) {
 	t.Helper()
 	if err := s.Stop(t.Context()); err != nil {
@@ -64,7 +63,7 @@ func standStill(t *testing.T, s *servers.Server) {
 	})
 }
 
-// besidePings measures pings of a server without faults.
+// besidePings measures pings to a server without faults.
 func besidePings(t *testing.T, s *servers.Server) *ample.Gauge {
 	t.Helper()
 	admin := newAdmin(t, config(t, s))
@@ -85,7 +84,7 @@ func startsSoon(t *testing.T, c *goredis.UniversalOptions, o Options, healthy *s
 	}
 }
 
-// TestStartAtSilentSentinel: a process that starts while a Sentinel is stopped serves soon, and its
+// TestStartAtSilentSentinel: a process that starts while a Sentinel is stopped soon serves, and its
 // heartbeats are answered.
 func TestStartAtSilentSentinel(t *testing.T) {
 	t.Parallel()
@@ -94,7 +93,6 @@ func TestStartAtSilentSentinel(t *testing.T) {
 	startsSoon(t, c, o, master)
 }
 
-// passing is a proxy before a server.
 func passing(t *testing.T, addr string) *faultproxy.Proxy {
 	t.Helper()
 	p, err := faultproxy.New(addr, nil)
@@ -123,7 +121,7 @@ func beats(t *testing.T, s driver.Session) time.Duration {
 	return time.Since(began)
 }
 
-// beatsWithin waits until a heartbeat is answered, and judges the time that took.
+// beatsWithin waits until a heartbeat is answered, and checks how long this took.
 func beatsWithin(t *testing.T, s driver.Session, most time.Duration, healthy *servers.Server) {
 	t.Helper()
 	g := besidePings(t, healthy)
@@ -132,7 +130,7 @@ func beatsWithin(t *testing.T, s driver.Session, most time.Duration, healthy *se
 	g.AtMost("a heartbeat", took, most)
 }
 
-// newWays starts a cluster of three masters with a proxy before each.
+// newWays starts a cluster of three masters, each behind a proxy.
 func newWays(t *testing.T) (*goredis.UniversalOptions, *servers.Cluster, map[string]*faultproxy.Proxy) {
 	t.Helper()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -148,8 +146,8 @@ func newWays(t *testing.T) (*goredis.UniversalOptions, *servers.Cluster, map[str
 	return c, cluster, ways
 }
 
-// TestSlowNodes: a process starts although each node of a cluster, or only the one with the
-// namespace, answers later than the patience for one node.
+// TestSlowNodes: a process starts even if all nodes of a cluster, or only the node with the
+// namespace, take longer to answer than the patience for one node.
 func TestSlowNodes(t *testing.T) {
 	t.Parallel()
 	c, cluster, ways := newWays(t)
@@ -176,8 +174,8 @@ func TestSlowNodes(t *testing.T) {
 	}
 }
 
-// TestNodesFallSilent: a process soon gets answers again when its node was silent for the length of
-// a call, while all other nodes are silent.
+// TestNodesFallSilent: a process's node was silent for the length of a call, and all other nodes
+// are still silent. The process soon gets answers again.
 func TestNodesFallSilent(t *testing.T) {
 	t.Parallel()
 	c, cluster, ways := newWays(t)
@@ -210,7 +208,6 @@ func TestNodesFallSilent(t *testing.T) {
 	beatsWithin(t, s, 2*time.Second, cluster.Members()[0])
 }
 
-// cut ends a backend's connections to its server.
 func cut(b *Backend) {
 	d := b.store.clients.dialer
 	d.mu.Lock()
@@ -221,7 +218,7 @@ func cut(b *Backend) {
 }
 
 // TestSentinelFallsSilent: a process's Sentinel is stopped, or its host accepts no connections, and
-// the connections to the server are cut. Another Sentinel names the server soon.
+// the connections to the server are cut. Another Sentinel soon names the server.
 func TestSentinelFallsSilent(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]time.Duration{"StandsStill": 2 * time.Second, "Gone": 4 * time.Second} {
@@ -268,8 +265,8 @@ func slow(t *testing.T, addrs []string, latency time.Duration) (through []string
 	return through, func() { set(0) }
 }
 
-// TestSlowSentinels: a process starts although each Sentinel answers later than the first patience.
-// Once they are quick again, patience is as at first.
+// TestSlowSentinels: a process starts even if each Sentinel takes longer to answer than the initial
+// patience. When the Sentinels are quick again, patience returns to its initial value.
 func TestSlowSentinels(t *testing.T) {
 	t.Parallel()
 	c, o, _, _ := newSentinelsAlone(t)
@@ -297,7 +294,7 @@ func TestNodeOutsideItsCluster(t *testing.T) {
 	own := (&deployment{servers: cluster.Members()}).masterOf(t, openOn(t, c, Options{AllowLoss: true})).Addr()
 	outside := slices.IndexFunc(c.Addrs, func(addr string) bool { return addr != own })
 	admin := newAdmin(t, &goredis.UniversalOptions{Addrs: c.Addrs[outside : outside+1]})
-	err := admin.Do(t.Context(), "CLUSTER", "DELSLOTSRANGE", 16384*outside/3, 16384*(outside+1)/3-1).Err() // the slots that it has
+	err := admin.Do(t.Context(), "CLUSTER", "DELSLOTSRANGE", 16384*outside/3, 16384*(outside+1)/3-1).Err() // the node's slots
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +306,7 @@ func TestNodeOutsideItsCluster(t *testing.T) {
 	serves(t, c, Options{AllowLoss: true}, time.Second)
 }
 
-// TestPing: the answers that make an address a usable node.
+// TestPing tests which answers make an address a usable node.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
@@ -343,8 +340,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestTLSAtSilentNode: the handshake with a silent address delays no other connection. The server
-// has no other nodes, and answers like a cluster of one.
+// TestTLSAtSilentNode: the handshake with a silent address does not delay other connections. The
+// server has no other nodes, and answers like a cluster with one node.
 func TestTLSAtSilentNode(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, &servers.Options{TLS: servers.TLSServer})

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of records and, approximately, bytes in a page of a Range, so that the server is busy with
-// it for a few milliseconds.
+// These constants limit the records and, approximately, the bytes in one page of Range. Such a page
+// keeps the server busy for a few milliseconds.
 const (
 	pageRecords = 1000
 	pageBytes   = 4 << 20
@@ -23,21 +23,21 @@ const (
 
 var _ kv.Store = (*store)(nil)
 
-// store is a namespace of Redis as a kv.Store.
+// store implements kv.Store for a namespace in Redis.
 type store struct {
 	names   names
 	opts    *Options
 	scripts *scripts
 	clients *clients
 	ping    string // the key that pings read (E4)
-	// replaceable reports whether replicas take over automatically, as they do with Sentinel
-	// and in a cluster. Then a server is not recognized after its restart.
+	// If replaceable is true, replicas take over automatically, as with Sentinel and in a cluster,
+	// and this process does not recognize a restarted server.
 	replaceable bool
 
 	attaching chan struct{} // one token; its holder may attach
 	history   atomic.Pointer[history]
 	seen      atomic.Int64 // highest revision returned so far
-	rollback  string       // what the first attach found, for open
+	rollback  string       // the finding of the first attach, for open
 	lag       atomic.Int64 // min-replicas-max-lag, in nanoseconds; 0 if unknown
 	patience  atomic.Int64 // of watches, in nanoseconds; 0: no session joined
 
@@ -86,11 +86,11 @@ func (s *store) Close() error {
 	return s.clients.close()
 }
 
-// ask runs a script, and checks the beginning of its answer. A server runs nothing if its
-// history differs from the store's, if it is a replica, or if it was one until now and has no
-// history. In these cases, the store attaches to the server again. If the namespace continues,
-// ask sends the script once more. With wait, it waits for replicas to have the script's writes
-// (see shown).
+// ask runs a script, and checks the beginning of its answer. A server runs nothing if its history
+// differs from the store's history, if it is a replica, or if it was a replica until now and has no
+// history. In these cases, the store attaches to the server again and, if the namespace continues
+// there, sends the script again. If wait is set, ask also waits until replicas have the writes (see
+// shown).
 func (s *store) ask(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool, words ...string,
 ) (*answer, string, error) {
@@ -119,11 +119,10 @@ func (s *store) ask(
 	}
 }
 
-// shown is called before anything of an answer is returned, so that no promotion takes it back.
-// It returns when as many replicas as Options.Replicas have everything up to a revision. After
-// a script that wrote, WAIT has counted them. WAIT does not count for a script that only read.
-// After such a script, shown uses a barrier, unless this store already knows that the replicas
-// have everything.
+// The store calls shown before it returns any part of an answer, so that no promotion can undo what
+// the caller sees. After the call, Options.Replicas replicas have everything up to a revision. If
+// the script wrote something, WAIT has counted these replicas. After a read, WAIT's count proves
+// nothing, so a barrier is needed unless the replicas are known to have everything.
 func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev kv.Rev) error {
 	switch {
 	case s.opts.Replicas == 0:
@@ -142,8 +141,8 @@ func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev
 	return nil
 }
 
-// barrier makes a write that has no effect, waits for the replicas, and returns the revision up
-// to which they have everything. The server's history must still be that of the read.
+// barrier makes a write without effect, waits for the replicas, and returns the revision up to
+// which they have everything. The server's history must still be that of the read.
 func (s *store) barrier(ctx context.Context, beat bool, h *history) (kv.Rev, error) {
 	keys := []string{s.names.key("records"), s.names.key("free")}
 	reply, err := s.run(ctx, beat, s.scripts.barrier, keys, []any{h.replication}, true)
@@ -167,16 +166,16 @@ func raise(at *atomic.Int64, to kv.Rev) {
 	}
 }
 
-// outcome is a script's answer. unproven is the reason why it is unknown whether the replicas have
-// the script's writes.
+// outcome is a script's answer. If the replicas may lack the script's writes, unproven contains the
+// reason.
 type outcome struct {
 	value    any
 	unproven error
 }
 
-// run runs a script once, on a connection for heartbeats or for other calls. If the server does
-// not know the script, and so ran nothing, run sends it again with its text. With wait and
-// Options.Replicas, it waits for the replicas on the same connection. The first of args is the
+// The script is run once, on a connection for either heartbeats or other calls. A server without
+// the script runs nothing, and then receives the script's text. If wait and Options.Replicas are
+// set, run waits for the replicas on the same connection. The script's first argument is the
 // history.
 func (s *store) run(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool,
@@ -200,8 +199,8 @@ func (s *store) run(
 	})
 }
 
-// replicated runs a script and waits until as many replicas as Options.Replicas have its
-// writes. Writes on fewer replicas may be lost with the server, so their outcome is unknown.
+// replicated runs a script and waits until Options.Replicas replicas have its writes. If fewer
+// replicas have the writes, they may be lost with the server, so their outcome is unknown.
 func (s *store) replicated(
 	ctx context.Context, client *goredis.Client, script *goredis.Script, keys []string, args []any,
 ) (*outcome, error) {
@@ -229,8 +228,8 @@ func (s *store) replicated(
 	return r, err
 }
 
-// during makes a call of the client, and returns when ctx ends. The client heeds only a context's
-// deadline. Close waits for the call.
+// The wait for a client's call ends when ctx ends, although the client itself observes only a
+// context's deadline. Close waits for the call.
 func during[T any](ctx context.Context, s *store, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	s.mu.Lock()
@@ -260,7 +259,7 @@ func during[T any](ctx context.Context, s *store, call func(context.Context) (T,
 
 func errClosed() error { return errors.New("tenure: the backend was closed meanwhile") }
 
-// Get reads keys in one step. A ping is read on a connection for heartbeats (E4).
+// Get reads keys in one atomic step. A ping's key is read on a heartbeat connection (E4).
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	args := make([]any, 0, 1+len(keys))
 	args = append(args, nil)
@@ -282,8 +281,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, s.shown(ctx, beat, a, false, latest(page.Rev, page.Pairs))
 }
 
-// latest returns the revision of the last write that the records show. A missing record may have
-// been removed at any revision up to the namespace's.
+// latest returns the records' highest revision. If a record is missing, the result is the
+// namespace's revision, because the record may have been removed at any revision up to then.
 func latest(namespace kv.Rev, pairs []kv.Pair) kv.Rev {
 	rev := kv.Rev(0)
 	for _, p := range pairs {
@@ -295,8 +294,8 @@ func latest(namespace kv.Rev, pairs []kv.Pair) kv.Rev {
 	return rev
 }
 
-// Range reads in pages, and returns the revision of the first. Later pages may include later
-// changes.
+// Range reads records in pages, and returns the revision of the first page. Later pages may include
+// later changes.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	page := &kv.Page{}
 	prefix := s.names.record(q.Prefix)
@@ -311,7 +310,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		if h != nil && h != a.history { // the pages before are from another server
+		if h != nil && h != a.history { // the earlier pages are from another server
 			return nil, s.failed(ctx, errHistory)
 		}
 		h = a.history

@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// recipe returns the rights of docs/backends/redis.md, for the keys of one pattern of namespaces.
+// recipe returns the permissions from docs/backends/redis.md for the keys of namespaces that match
+// a pattern.
 func recipe(t testing.TB, namespaces string) []any {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/backends/redis.md")
@@ -30,7 +31,7 @@ func recipe(t testing.TB, namespaces string) []any {
 	return args
 }
 
-// asUser reaches a server as a user with the rights of the recipe.
+// asUser returns the configuration of a user with the recipe's permissions.
 func asUser(t testing.TB, s *servers.Server, namespaces string) *goredis.UniversalOptions {
 	t.Helper()
 	c := config(t, s)

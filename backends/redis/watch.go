@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Watch reads the feed of the prefix, or the streams of several sessions' heartbeats.
+// Watch reads either one prefix's feed or the heartbeat streams of several sessions.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	w := &watch{s: s, after: after}
 	if err := w.follow(prefixes); err != nil {
@@ -37,10 +37,10 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	}
 }
 
-// If a watch sees no change for its patience, it asks whether the server still has the data
-// that it read. This reveals a server that is gone or was replaced. The patience is
-// patientShare of the smallest TTL joined with. Heartbeats then end the waits of idle members,
-// and a silently lost connection is given up within patience plus answerSlack.
+// If no change arrives within its patience, a watch checks that the server is still there and still
+// has the data that the watch has read. The patience is patientShare of the smallest TTL with which
+// a member joined. This is long enough for a heartbeat to end an idle member's wait. A silently
+// lost connection is abandoned within the patience plus answerSlack.
 const (
 	patientShare = 0.6
 	minWait      = 2 * time.Second // used if there is no session
@@ -48,7 +48,7 @@ const (
 	answerSlack  = 3 * time.Second
 )
 
-// joined adapts the patience of watches to a member's TTL.
+// joined adapts the watches' patience to a member's TTL.
 func (s *store) joined(ttl time.Duration) {
 	wait := int64(min(max(time.Duration(patientShare*float64(ttl)), minWait), maxWait))
 	for {
@@ -59,26 +59,25 @@ func (s *store) joined(ttl time.Duration) {
 	}
 }
 
-// noticed is how long a watch waits for the records that a feed named, before the connection counts
-// as lost.
+// noticed limits the wait for the records of a feed's changes, after which the connection is
+// considered lost.
 const noticed = minWait + answerSlack
 
-// perRead is the number of batches that a watch reads together.
+// perRead is the maximum number of batches that a watch reads together.
 const perRead = 100
 
-// watch is a pending Watch.
 type watch struct {
 	s       *store
 	after   kv.Rev
 	streams []string
 	feed    string // its name
-	whole   bool   // the stream is a feed, of which no message may be missing
+	whole   bool   // the stream is a feed, so no message may be missing
 	values  bool   // the records are needed
 	sure    bool   // the last wait brought messages
 	last    string // id of the feed's last message; empty if unknown
 }
 
-// follow chooses the streams: one feed, or the streams of some sessions' heartbeats.
+// follow chooses the streams: either one feed or some sessions' heartbeat streams.
 func (w *watch) follow(prefixes []string) error {
 	n := w.s.names
 	for i, prefix := range []string{n.keys.State(), n.keys.Logs(), n.keys.Beats()} {
@@ -100,7 +99,7 @@ func (w *watch) follow(prefixes []string) error {
 	return nil
 }
 
-// next waits for changes after w.after. If none comes within its patience, it returns none.
+// The wait for changes after w.after is limited by the watch's patience.
 func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 	patience := max(time.Duration(w.s.patience.Load()), minWait)
 	told := w.after
@@ -135,8 +134,9 @@ func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 	return w.read(ctx, read)
 }
 
-// check reads the last revisions, and returns the last one in the feed. Consecutive messages
-// prove the same, so check is called only at the beginning and after each wait without changes.
+// check verifies that the server still has all revisions that the watch has seen, and returns the
+// feed's last revision. Because messages that arrive in sequence prove the same, a check is needed
+// only at the beginning and after each wait without changes.
 func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
 	heads, err := waiting(ctx, w.s, 0, func(ctx context.Context) ([]any, error) {
 		return w.s.clients.waits.HMGet(ctx, w.s.names.key("records"), "rev", w.feed).Result()
@@ -154,8 +154,7 @@ func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
 	return told, nil
 }
 
-// waiting makes a call on the connections for watches. The server may answer it as late as
-// after wait.
+// The call uses a connection for watches, and its answer may be delayed by up to wait.
 func waiting[T any](ctx context.Context, s *store, wait time.Duration, call func(context.Context) (T, error)) (T, error) {
 	return during(ctx, s, func(ctx context.Context) (T, error) {
 		return redirected(s.clients.dialer, func() (T, error) {
@@ -186,7 +185,6 @@ func revisions(heads []any) (rev, told kv.Rev, ok bool) {
 	return kv.Rev(n[0]), kv.Rev(n[1]), true
 }
 
-// read returns the changes in the messages of streams.
 func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []kv.Change, error) {
 	last := w.after
 	var changes []kv.Change
@@ -214,7 +212,7 @@ func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []
 		}
 	}
 	if !w.whole {
-		// Each session's stream has its last heartbeat, in no common order.
+		// Each stream has only the last heartbeat of one session, so the changes must be sorted.
 		slices.SortFunc(changes, func(a, b kv.Change) int { return cmp.Compare(a.Rev, b.Rev) })
 		for _, c := range changes {
 			last = max(last, c.Rev)
@@ -226,7 +224,7 @@ func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []
 	return last, changes, nil
 }
 
-// reached reports whether the messages of a feed before this one were read.
+// reached reports whether all of a feed's messages before the given one were read.
 func reached(before string, last kv.Rev) bool {
 	n, err := strconv.ParseInt(before, 10, 64)
 	return err == nil && kv.Rev(n) <= last

@@ -21,7 +21,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// put writes a member's record, and returns its revision.
 func put(t *testing.T, s *store, session driver.SessionID) kv.Rev {
 	t.Helper()
 	out, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{
@@ -33,8 +32,8 @@ func put(t *testing.T, s *store, session driver.SessionID) kv.Rev {
 	return out.Rev
 }
 
-// TestGap: a watch from before trimmed messages reports this, whether or not there are later ones.
-// A watch from after them continues.
+// TestGap: a watch that starts before trimmed messages reports the gap, whether or not there are
+// later messages. A watch that starts after the trimmed messages continues.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -70,8 +69,8 @@ func TestGap(t *testing.T) {
 
 var errFound = errors.New("found")
 
-// TestOtherHistory: a watch that got one message does not continue with a message that follows an
-// earlier one, as a server with another history would send it.
+// TestOtherHistory: a watch that got one message refuses a message that follows an earlier one. A
+// server with a different history would send such messages.
 func TestOtherHistory(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -88,7 +87,7 @@ func TestOtherHistory(t *testing.T) {
 	}
 }
 
-// writes notes what a client's connections send.
+// writes records the bytes that a client's connections send.
 type writes struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -121,8 +120,8 @@ func (c notedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestWentBack: a watch of an idle namespace notices that its revision went back. It waits for
-// messages no longer than the patience of the shortest TTL joined with, and then asks.
+// TestWentBack: a watch of an idle namespace notices that the namespace's revision went back. It
+// waits for messages for the patience of the shortest joined TTL, and then queries the server.
 func TestWentBack(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -149,7 +148,7 @@ func TestWentBack(t *testing.T) {
 	if !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("%v; want ErrCompacted", err)
 	}
-	// This process sent all its waits for messages after both had joined.
+	// This process sent all its waits for messages after both members had joined.
 	waits := func(d time.Duration) bool {
 		return sent.contain(fmt.Sprintf("\r\nblock\r\n$4\r\n%d\r\n", d.Milliseconds()))
 	}
@@ -158,7 +157,7 @@ func TestWentBack(t *testing.T) {
 	}
 }
 
-// TestOneMessageForAHeartbeat: a heartbeat costs a watch one command.
+// TestOneMessageForAHeartbeat: a watch needs one command for a heartbeat.
 func TestOneMessageForAHeartbeat(t *testing.T) {
 	t.Parallel()
 	c := config(t, servers.New(t, servers.Redis, nil))
@@ -203,7 +202,7 @@ func TestOneMessageForAHeartbeat(t *testing.T) {
 	}
 }
 
-// calls counts the commands that a server ran, those of scripts too.
+// calls counts the commands that a server ran, including commands in scripts.
 func calls(t *testing.T, admin goredis.UniversalClient) map[string]int64 {
 	t.Helper()
 	text, err := admin.Info(t.Context(), "commandstats").Result()
@@ -224,7 +223,7 @@ func calls(t *testing.T, admin goredis.UniversalClient) map[string]int64 {
 	return n
 }
 
-// TestLargeRevisions: numbers of the scripts are exact up to 2^53.
+// TestLargeRevisions: numbers in the scripts are exact up to 2^53.
 func TestLargeRevisions(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))

@@ -14,16 +14,16 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// maxRounds limits how many times a batch is sent again after a refusal. Each refusal means
-// that another process changed a record.
+// maxRounds limits the number of times that a batch is sent again after other processes have
+// changed records.
 const maxRounds = 8
 
-// Apply applies as much as possible of a batch in one Multi. See changelog.Store.
+// Apply applies as much of a batch as possible in one Multi. See changelog.Store.
 //
-// A Multi is all or nothing, and its error names the refused operation. Apply then reads the
-// compared records on the same connection. Its server has applied every write on which the
-// refusal depends. From that read, Apply answers the transactions that cannot be applied, and
-// sends the others again (rule A6). It never sends a Multi again whose reply was lost.
+// ZooKeeper applies a Multi entirely or not at all, and the error identifies the refused operation.
+// Apply then reads the compared records on the same connection, whose server has applied every
+// write that led to the refusal. Transactions that cannot be applied get their results, and the
+// rest are sent again (rule A6). If the reply to a Multi is lost, the Multi is never repeated.
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.stats}}
 	var err error
@@ -58,7 +58,6 @@ func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outco
 	return &a.out, nil
 }
 
-// application is the state of one Apply.
 type application struct {
 	*store
 	batch     *changelog.Batch
@@ -69,13 +68,13 @@ type application struct {
 	left      []int // transactions without an answer so far
 	known     knowledge
 	out       changelog.Outcome
-	synced    bool // the link's server has everything acknowledged before
+	synced    bool // the link's server has all acknowledged writes
 	dirs      bool // a directory of a shard is missing
 }
 
-// beat applies a heartbeat at the chosen server. If that server cannot be reached, nothing was
-// sent, and beat asks the next one. If a new link is answered while an older one is silent, the
-// other silent links are left too, because they cost calls otherwise.
+// beat sends a heartbeat to the chosen server or, if that server cannot be reached and nothing was
+// sent, to the next one. If a new link gets an answer while an older one is silent, beat abandons
+// all silent links, because calls on them would fail.
 func (a *application) beat(ctx context.Context) error {
 	var errs []error
 	for range a.beats {
@@ -101,7 +100,6 @@ func (a *application) beat(ctx context.Context) error {
 	return joined(errs...)
 }
 
-// outcomeOf returns what the end of a call shows about its server.
 func outcomeOf(ctx context.Context, err error) route.Outcome {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrDenied), driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
@@ -122,7 +120,7 @@ func (a *application) run(ctx context.Context) error {
 			return a.refuse(ctx)
 		}
 		if again {
-			continue // the new records may name more records to learn
+			continue // the new records may name further records to learn
 		}
 		if len(a.left) == 0 {
 			break
@@ -132,7 +130,7 @@ func (a *application) run(ctx context.Context) error {
 			if len(a.left) == len(a.txns) {
 				return err
 			}
-			a.answer(err) // and the other transactions as before
+			a.answer(err) // answer the other transactions as before
 		}
 		if done || err != nil {
 			break
@@ -143,7 +141,6 @@ func (a *application) run(ctx context.Context) error {
 	return nil
 }
 
-// answer answers all remaining transactions with an error.
 func (a *application) answer(err error) {
 	for _, i := range a.left {
 		a.out.Results[i].Err = err
@@ -151,7 +148,6 @@ func (a *application) answer(err error) {
 	a.left = nil
 }
 
-// compared returns the conditions of all remaining transactions.
 func (a *application) compared() []cond {
 	conds := slices.Clone(a.guard.conds)
 	conds = append(conds, a.piggyback.conds...)
@@ -161,8 +157,8 @@ func (a *application) compared() []cond {
 	return conds
 }
 
-// learn reads the records needed before the rest can be sent. With all, after a refusal, it reads
-// every record again. It reports whether it read anything.
+// learn reads the records needed to send the remaining transactions, and reports whether there were
+// any. If all is set, as after a refusal, every record is read again.
 func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	var keys []string
 	want := make(map[string]bool)
@@ -190,7 +186,7 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	if len(keys) == 0 {
 		return false, nil
 	}
-	// Every answer from a read must rest on one state of the guard.
+	// All answers based on reads must reflect the same state of the guard.
 	for _, c := range a.guard.conds {
 		add(c.key)
 	}
@@ -210,7 +206,6 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	return true, nil
 }
 
-// ops returns the operations of all remaining transactions.
 func (a *application) ops() [][]write {
 	all := [][]write{a.piggyback.ops}
 	for _, i := range a.left {
@@ -229,8 +224,8 @@ func (a *application) identityCond() *cond {
 	return nil
 }
 
-// sift removes transactions whose conditions are known not to hold. It reports whether the guard or
-// the piggybacked transaction is refused, and records that in the outcome.
+// sift removes transactions whose conditions certainly do not hold. If the guard or the piggybacked
+// transaction is refused, sift returns true and records the refusal in the outcome.
 func (a *application) sift() (refused bool) {
 	failing := func(t *txn) bool {
 		return slices.ContainsFunc(t.conds, func(c cond) bool {
@@ -250,7 +245,7 @@ func (a *application) sift() (refused bool) {
 	return false
 }
 
-// refuse answers with the guard's records.
+// If the guard was refused, refuse puts the guard's records into the outcome.
 func (a *application) refuse(ctx context.Context) error {
 	if !a.out.Refused {
 		return nil
@@ -274,8 +269,8 @@ func (a *application) refuse(ctx context.Context) error {
 	return nil
 }
 
-// send sends the remaining transactions. It reports whether they were applied. If not, it has
-// learned the reason.
+// send sends the remaining transactions, and reports whether they were applied. After a refusal,
+// their records have been read again.
 func (a *application) send(ctx context.Context) (done bool, err error) {
 	m := &multi{absent: make(map[string]bool), rights: a.rights}
 	m.txn(&a.guard, &a.known)
@@ -329,7 +324,7 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 	return false, a.refused(ctx, m, at, r.parts[at].Error)
 }
 
-// refused finds out why the store refused a Multi.
+// refused determines why a Multi was refused.
 func (a *application) refused(ctx context.Context, m *multi, at int, cause error) error {
 	e := m.effect[at]
 	if !errors.Is(cause, zk.ErrBadVersion) && !errors.Is(cause, zk.ErrNoNode) && !errors.Is(cause, zk.ErrNodeExists) {
@@ -342,7 +337,7 @@ func (a *application) refused(ctx context.Context, m *multi, at int, cause error
 	switch {
 	case e.kind == marked:
 		if v, _ := a.known.judge(*a.identityCond()); v == holds {
-			a.known.fresh[e.key] = found{} // another node than its version shows, or a remainder of one
+			a.known.fresh[e.key] = found{} // a different node, or its remainder
 		}
 	case e.kind == born && errors.Is(cause, zk.ErrNodeExists) && !a.known.fresh[e.key].exists:
 		a.removed(e.key, nodeOf(m.ops[at]))
@@ -355,8 +350,8 @@ func (a *application) refused(ctx context.Context, m *multi, at int, cause error
 	return nil
 }
 
-// removed answers a transaction that would create a permanent record again after it was deleted.
-// The record's versions would start again (rule A2).
+// removed ends each transaction that would recreate a deleted permanent record, whose versions
+// would start from 0 again (rule A2).
 func (a *application) removed(key, twin string) {
 	a.left = slices.DeleteFunc(a.left, func(i int) bool {
 		if !slices.ContainsFunc(a.txns[i].ops, func(w write) bool { return w.key == key }) {
@@ -382,13 +377,13 @@ func nodeOf(op any) string {
 	return ""
 }
 
-// applied takes the answer to an applied Multi. former holds the records as they were before it
-// was sent.
+// applied processes the answer to an applied Multi. The argument former contains the records' stats
+// from before the Multi was sent.
 func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat) {
-	rev := kv.Rev(a.link.wire.zxid.Load()) // of this write or a later one
+	rev := kv.Rev(a.link.wire.zxid.Load()) // revision of this write or a later one
 	for _, p := range parts {
 		if p.Stat != nil {
-			rev = kv.Rev(p.Stat.Mzxid) // the same for all of them
+			rev = kv.Rev(p.Stat.Mzxid) // the same for all results
 		}
 	}
 	var strange error
@@ -425,9 +420,9 @@ func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat)
 	a.left = nil
 }
 
-// previous returns the revision that a record had before a write, by its versions. It returns 0
-// if there were other writes in between. If the record was a different one or had an older
-// state, the store must have gone back. Then it returns 1, which no record has.
+// previous derives a record's revision before a write from its versions, or returns 0 if there were
+// other writes in between. If the record was recreated, or its version did not increase, the store
+// must have returned to an earlier state. The result is then 1, which is no record's revision.
 func previous(former, now stat) kv.Rev {
 	switch {
 	case former.rev == 0:
@@ -440,9 +435,8 @@ func previous(former, now stat) kv.Rev {
 	return 0
 }
 
-// explain reads the records that the transactions ask for, which are Then of applied
-// transactions and Else of the others. If that fails, the outcome of the applied ones is
-// unknown.
+// explain reads the records listed in Then for applied transactions, and in Else for refused ones.
+// If the read fails, the outcome of the applied transactions is unknown.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	index := make(map[string]int)
@@ -487,7 +481,7 @@ func (a *application) explain(ctx context.Context) {
 	}
 }
 
-// writeError returns the error of a failed Multi. Its outcome is unknown, unless the server reports
+// writeError returns the error of a failed Multi. The outcome is unknown unless the server reports
 // that it did not process the Multi, or the Multi never left this process.
 func writeError(err error) error {
 	if err = denied(err); driver.NotApplied(err) {
@@ -500,7 +494,7 @@ func writeError(err error) error {
 	return fmt.Errorf("tenure: zookeeper: writing: %w", err)
 }
 
-// notApplied returns the error of a read before anything was applied.
+// notApplied returns the error of a read that failed before anything was applied.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err
@@ -508,7 +502,7 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: zookeeper: %w: reading before the write: %w", driver.ErrRetry, denied(err))
 }
 
-// denied wraps the server's error about the user's rights (E5).
+// denied marks permission errors with driver.ErrDenied (E5).
 func denied(err error) error {
 	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed) {
 		return fmt.Errorf("%w: compare the nodes' ACLs with docs/backends/zookeeper.md: %w", driver.ErrDenied, err)

@@ -9,21 +9,21 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// barrier is one write without effect. All calls that asked for one before it was sent share
-// it.
+// barrier is a write without effect, shared by all calls that requested a barrier before it was
+// sent.
 type barrier struct {
 	done chan struct{}
 	at   kv.Rev
 	err  error
 }
 
-// catchUp returns once the link's server has every write that was acknowledged before the call. It
-// also returns a zxid that covers these writes.
+// catchUp waits until the link's server has every write acknowledged before the call, and returns a
+// zxid that covers these writes.
 //
-// ZooKeeper's sync is not enough. The leader answers it from its own tree, which may be behind a
-// follower's. A leader that was cut off answers it for some ticks. A server answers a write only
-// after it has applied everything before it, and only if it has a majority. Calls share one write.
-// A server outside an ensemble has nothing to catch up with, and uses a sync.
+// ZooKeeper's sync is not enough. The leader answers a sync from its copy of the tree, which may be
+// behind a follower's copy. A leader that was cut off still answers syncs for some ticks. By
+// contrast, a server answers a write only after a majority has accepted it, and after the server
+// has applied all earlier writes. A server outside an ensemble is never behind, so a sync suffices.
 func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, notSent(err)
@@ -56,8 +56,8 @@ func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
 	}
 }
 
-// caughtUp is catchUp without reading the server's zxid. A server outside an ensemble has applied
-// every write that it acknowledged.
+// caughtUp is like catchUp, but does not read the server's zxid. A server outside an ensemble has
+// applied every write that it acknowledged.
 func (l *link) caughtUp(ctx context.Context, node string) error {
 	if l.alone {
 		return nil
@@ -66,7 +66,7 @@ func (l *link) caughtUp(ctx context.Context, node string) error {
 	return err
 }
 
-// raise sends a barrier once the one before it was answered.
+// raise sends a barrier after the previous one was answered.
 func (l *link) raise(b, former *barrier, node string) {
 	if former != nil {
 		<-former.done

@@ -35,8 +35,8 @@ func claims(n int) []driver.Claim {
 	return out
 }
 
-// acquire fails unless everything is granted, and returns the claims by which
-// another member takes it over.
+// acquire fails the test unless all claims are granted. It returns the claims with which another
+// member takes over.
 func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.AcquireResult, []driver.Claim) {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), c)
@@ -53,18 +53,16 @@ func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.Acquire
 	return res, next
 }
 
-// warmUps is the number of calls of BenchmarkAcquire10000 that do not count. A server has just
-// started, and its virtual machine still interprets its code. The very first is reported
-// separately, as cold-ms.
+// warmUps is the number of calls of BenchmarkAcquire10000 that do not count. The virtual machine of
+// a server that has just started still interprets its code. The first call is reported separately,
+// as cold-ms.
 const warmUps = 3
 
-// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, each
-// time in a new namespace, and from a member that is gone, of which the backend
-// knows by its view.
+// BenchmarkAcquire10000 claims 10,000 shards in one call. First claims are always in a new
+// namespace. Other claims are from a member that is gone, as the backend knows from its view.
 //
-// The nodes of each new namespace are removed after it: a server of tests has a heap
-// of 256 MiB, and with 20,000 nodes more each time it would collect garbage most of
-// the time.
+// The nodes of each new namespace are removed afterwards. A test server has a heap of 256 MiB. With
+// 20,000 more nodes each time, the server would spend most of its time collecting garbage.
 func BenchmarkAcquire10000(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		server := servers.New(b, servers.ZooKeeper, nil)
@@ -118,7 +116,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// timed measures once, after some that do not count.
+// timed measures one call, after some calls that do not count.
 func timed(b *testing.B, warm int, once func() time.Duration) {
 	b.Helper()
 	for range warm {
@@ -131,7 +129,6 @@ func timed(b *testing.B, warm int, once func() time.Duration) {
 	sampled(b, took)
 }
 
-// empty deletes the nodes of a directory.
 func empty(b *testing.B, conn *zk.Conn, dir string) {
 	b.Helper()
 	names, _, err := conn.Children(dir)
@@ -149,7 +146,6 @@ func empty(b *testing.B, conn *zk.Conn, dir string) {
 	}
 }
 
-// fresh opens an unused namespace.
 func fresh(b *testing.B, server *servers.Server, name string) *Backend {
 	b.Helper()
 	be, err := Open(b.Context(), []string{server.Addr()}, fmt.Sprint("bench/", name, time.Now().UnixNano()),
@@ -162,21 +158,20 @@ func fresh(b *testing.B, server *servers.Server, name string) *Backend {
 }
 
 const (
-	// warmHandOvers are not counted, of either kind; see warmUps.
+	// warmHandOvers is the number of hand-overs of each kind that are not counted (see warmUps).
 	warmHandOvers = 1000
-	// handOverRest is the pause between two of them: reads by others after one are
-	// not a cost of the next.
+	// handOverRest is the pause between two hand-overs. It keeps other processes' reads after one
+	// hand-over from slowing the next.
 	handOverRest = 3 * time.Millisecond
 )
 
-// BenchmarkAppend appends through an Elector.
 func BenchmarkAppend(b *testing.B) {
 	server := pool.Get(b, servers.ZooKeeper, nil)
 	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend { return fresh(b, server, "append") })
 }
 
-// BenchmarkHandOver is from the call of a transfer to the end of the successor's
-// first fenced write, on another connection; with zk.Lock from unlocking to the end
+// BenchmarkHandOver measures the time from the start of a transfer to the end of the successor's
+// first fenced write, on another connection. With zk.Lock, it measures from the unlock to the end
 // of the successor's first write.
 func BenchmarkHandOver(b *testing.B) {
 	server := pool.Get(b, servers.ZooKeeper, nil)
@@ -290,8 +285,8 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		timed(b, warmHandOvers, once)
 	})
-	// The lower bound of a hand-over between two writers: a write, another client's
-	// event and read of it, and its write.
+	// This is the lower limit of a hand-over between two writers: one client writes, and another
+	// client gets the event, reads, and then writes.
 	b.Run("bare", func(b *testing.B) {
 		node := fmt.Sprint("/handover-bare", time.Now().UnixNano())
 		var conns [2]*zk.Conn
@@ -332,8 +327,8 @@ func BenchmarkHandOver(b *testing.B) {
 	})
 }
 
-// TestWatches counts the watches that a process holds at the server which wants
-// 10,000 shards of another's.
+// TestWatches counts the watches at the server for a process that wants 10,000 shards owned by
+// another process.
 func TestWatches(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper, nil)
@@ -378,7 +373,6 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// BenchmarkMoves moves one shard between two processes.
 func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
 
 func openedTwice(b *testing.B) [2]driver.Backend {

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// dialTimeout limits one round, including the beginning of a session.
+	// dialTimeout limits one round, including the start of a session.
 	dialTimeout = 5 * time.Second
-	// dialHedge is how long the servers asked so far may take before the next one is tried too,
-	// and so on. A suspended server accepts connections but begins no session. Servers that
-	// elect a leader refuse sessions until it is elected.
+	// dialHedge is the time after which the connector tries another server. A suspended server
+	// accepts connections but starts no session, and servers refuse sessions during a leader
+	// election.
 	dialHedge = 200 * time.Millisecond
-	// dialHedges is how many more attempts than servers may wait together, because a server that is
-	// just starting may forget the first.
+	// The number of waiting attempts may exceed the number of servers by dialHedges. Extra attempts
+	// help, because a starting server may forget the first attempt.
 	dialHedges = 4
-	// dialPause is the least time between two rounds in which all servers failed.
+	// dialPause is the minimum time between two rounds in which all servers failed.
 	dialPause = 20 * time.Millisecond
 )
 
-// connector keeps the link for one kind of call, one link at a time. It makes a new link if the
-// old one broke, or if another server became the current one of its routes. It is safe for
-// concurrent use.
+// connector keeps one link for one kind of call. If the link breaks, or if the routes switch to
+// another server, the connector makes a new link. A connector is safe for concurrent use.
 type connector struct {
 	dial    linker
 	lost    func(since time.Time) // called after a link was lost silently
@@ -45,7 +44,7 @@ type connector struct {
 	running sync.WaitGroup // rounds and links
 }
 
-// round is one attempt to get a link, at every server.
+// round is one attempt to get a link from any server.
 type round struct {
 	done chan struct{}
 	link *link
@@ -93,7 +92,8 @@ func (l *connector) link(ctx context.Context) (*link, error) {
 	}
 }
 
-// connect tries each server. It is not bound to the calling call, because others wait for it too.
+// connect tries each server. Because other calls also wait for the result, connect may outlast the
+// call that started it.
 func (l *connector) connect(r *round) {
 	l.mu.Lock()
 	pause := time.Until(l.rest)
@@ -121,8 +121,8 @@ func (l *connector) connect(r *round) {
 	close(r.done)
 }
 
-// moved returns a trip that ends when another server becomes the current one. Without routes,
-// it returns nil.
+// The returned trip ends when another server becomes current. If there are no routes, the trip is
+// nil.
 func (l *connector) moved() *route.Trip {
 	if l.routes == nil {
 		return nil
@@ -130,9 +130,9 @@ func (l *connector) moved() *route.Trip {
 	return l.routes.Watch(l.life)
 }
 
-// keep closes a link that broke, or that leads to a server no longer current. Pending calls on
-// it end with an unknown outcome. If a server was silent until a call gave up, the other links
-// leave it too.
+// A link is closed when it breaks or when its server is no longer current. Pending calls on the
+// link end with an unknown outcome. If the server was silent until a call gave up, the server's
+// other links are also closed.
 func (l *connector) keep(lk *link, moved *route.Trip) {
 	ends := l.life
 	if moved != nil {
@@ -163,7 +163,7 @@ func (l *connector) keep(lk *link, moved *route.Trip) {
 	lk.close()
 }
 
-// doubt ends the link if nothing was read on it since a given moment.
+// doubt ends the link if nothing has been read on it since the given time.
 func (l *connector) doubt(since time.Time) {
 	l.mu.Lock()
 	lk := l.current
@@ -173,7 +173,7 @@ func (l *connector) doubt(since time.Time) {
 	}
 }
 
-// renew ends the link, so that the next call gets a new one.
+// renew ends the link, so that the next call gets a new link.
 func (l *connector) renew() {
 	l.mu.Lock()
 	lk := l.current
@@ -183,8 +183,7 @@ func (l *connector) renew() {
 	}
 }
 
-// from returns the server to ask first, which is the current one, or the one after a silent
-// server.
+// The server to try first is the current one or, if that was silent, the next one.
 func (l *connector) from() int {
 	if l.routes == nil {
 		return 0
@@ -198,7 +197,7 @@ func (l *connector) from() int {
 	return at
 }
 
-// first asks the servers in turn, and returns the first link that any of them gives.
+// The servers are tried one after another, and the first resulting link is returned.
 func (l *connector) first(at int) (*link, error) {
 	ctx, cancel := context.WithTimeout(l.life, dialTimeout)
 	defer cancel()
@@ -254,7 +253,7 @@ func (l *connector) first(at int) (*link, error) {
 	return nil, fmt.Errorf("tenure: zookeeper: %w: no server can be reached: %w", driver.ErrRetry, joined(errs...))
 }
 
-// close joins everything, after the connector's life has ended.
+// After the connector's life has ended, close waits for all goroutines.
 func (l *connector) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -262,7 +261,6 @@ func (l *connector) close() {
 	l.running.Wait()
 }
 
-// notSent returns the error of a call that ended before any part of it was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: zookeeper: %w: nothing was sent: %w", driver.ErrRetry, err)
 }

@@ -16,12 +16,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// linker makes a link to a server.
 type linker func(ctx context.Context, server string) (*link, error)
 
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
-// dialer returns the dial function of the options. It resolves names each time.
+// dialer returns the dial function, which resolves the server's name at each call.
 func (o *Options) dialer() dialer {
 	connect := o.dial
 	if connect == nil {
@@ -70,7 +69,7 @@ func (o *Options) link() linker {
 	}
 }
 
-// auth returns the credentials of a link: the password, and the current one of its file.
+// auth returns a link's credentials: the configured password and the file's current password.
 func (o *Options) auth() (auth [][]byte, err error) {
 	all := []driver.Secret{o.Password}
 	if o.passwordFile != "" {
@@ -88,11 +87,11 @@ func (o *Options) auth() (auth [][]byte, err error) {
 	return auth, nil
 }
 
-// askTimeout limits the question to a server whether it is outside an ensemble.
+// askTimeout limits the query of standsAlone.
 const askTimeout = 200 * time.Millisecond
 
-// standsAlone asks a server whether it is outside an ensemble, with a command that is allowed by
-// default. A server that does not answer counts as a member.
+// standsAlone reports whether a server is outside an ensemble, using a command that servers allow
+// by default. A server that does not answer counts as a member.
 func standsAlone(ctx context.Context, dial dialer, server string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -11,9 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// layout lists the fixed directories of a namespace, and whether their nodes are permanent.
-// Tokens, fences and log numbers depend on permanent nodes, which only an administrator may
-// delete.
+// layout lists a namespace's fixed directories, and whether their nodes are permanent. Tokens,
+// fences and log numbers depend on permanent nodes, which only an administrator may delete.
 var layout = []struct {
 	name      string
 	permanent bool
@@ -22,13 +21,13 @@ var layout = []struct {
 	{"!log", true}, {"!item", true}, {"!beat", false}, {"!feed", false}, {"!probe", false},
 }
 
-// maxDirs limits the number of directories known to exist.
+// maxDirs is the maximum number of existing directories that the store remembers.
 const maxDirs = 1 << 16
 
-// missingDirs returns the directories of shards to make first, after the store reported that
-// one is missing. A log's directory is made with the shard's record. An items' directory is
-// made with the first write of an item. A deletion counts as a write, because it asserts that
-// the item is absent. All other directories are made with the namespace.
+// After the server has reported a missing directory, missingDirs returns the shards' directories
+// that must be created. A log directory is created with the shard's record, and an item directory
+// with the first write of an item. A deletion counts as a write, because it asserts that the item
+// is absent. All other directories are created with the namespace.
 func (a *application) missingDirs() []string {
 	if !a.dirs {
 		return nil
@@ -52,7 +51,7 @@ func (a *application) missingDirs() []string {
 	return dirs
 }
 
-// forgetDir forgets the directory of a node that could not be made.
+// forgetDir forgets that a node's directory exists, after the node could not be created.
 func (s *store) forgetDir(node string) {
 	dir, _ := split(node)
 	s.mu.Lock()
@@ -60,7 +59,6 @@ func (s *store) forgetDir(node string) {
 	delete(s.dirs, dir)
 }
 
-// makeDirs makes the directories of shards.
 func (s *store) makeDirs(ctx context.Context, lk *link, dirs []string) error {
 	if len(dirs) == 0 {
 		return nil
@@ -98,7 +96,6 @@ func (s *store) makeDirs(ctx context.Context, lk *link, dirs []string) error {
 	return nil
 }
 
-// create makes a directory unless it exists.
 func create(c *zk.Conn, node string, acl []zk.ACL) error {
 	switch _, err := c.Create(node, nil, 0, acl); {
 	case err == nil || errors.Is(err, zk.ErrNodeExists):

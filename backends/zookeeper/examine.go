@@ -8,8 +8,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. The client's protocol reports neither the servers' clocks nor
-// whether they sync their disks (forceSync), so Examine asks nothing.
+// Examine implements driver.Examiner. The client's protocol does not report the servers' clocks, or
+// whether they sync their disks (forceSync), so Examine sends no query.
 func (b *Backend) Examine(context.Context) ([]driver.Finding, error) {
 	f := driver.Finding{Name: "rights", Value: "new nodes are this user's"}
 	switch {

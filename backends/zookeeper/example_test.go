@@ -16,7 +16,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// The namespace is below the root that the application chose, and only its user may read and write there.
+// The application chooses the root of the namespace, and only the application's user may read and
+// write there.
 func ExampleOpen() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// try repeats a call until it succeeds, each time with its own limit, as core does with heartbeats.
-// It returns the earlier errors.
+// try repeats a call until it succeeds, as core does with heartbeats. Each attempt has its own time
+// limit. try returns the errors of the failed attempts.
 func try(t *testing.T, what string, each time.Duration, do func(ctx context.Context) error) []error {
 	t.Helper()
 	all := bounded(t, ample.Time)
@@ -66,8 +66,8 @@ func commit(ctx context.Context, s driver.Session, f driver.Fence, n driver.Writ
 	return err
 }
 
-// TestSessionExpired cuts a process off until the server has expired its sessions. Nothing
-// important depends on them.
+// TestSessionExpired cuts off a process until the server has expired its sessions. Nothing
+// important depends on these sessions.
 func TestSessionExpired(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper,
@@ -116,8 +116,8 @@ func sessions(t *testing.T, s *servers.Server) (n int) {
 	return n
 }
 
-// TestConnectionsLost ends every connection of the client. Sessions are replaced and watches armed
-// again, and nothing important depends on either.
+// TestConnectionsLost ends every connection of the client. Sessions are replaced, watches are set
+// again, and nothing important is lost.
 func TestConnectionsLost(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -168,7 +168,7 @@ func TestConnectionsLost(t *testing.T) {
 	if err := commit(t.Context(), s, fence, 1, "a"); err != nil && !driver.Unknown(err) {
 		t.Error(err)
 	}
-	// The watch works again too.
+	// The watch also works again.
 	other := join(t, openOn(t, Options{}, server), "n2")
 	try(t, "the watch", 5*time.Second, func(ctx context.Context) error {
 		v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
@@ -185,8 +185,8 @@ func TestConnectionsLost(t *testing.T) {
 	})
 }
 
-// TestLeaderLost kills the leader of three repeatedly: members stay, and their writes are applied
-// once and in order.
+// TestLeaderLost repeatedly kills the leader of three servers. Members stay, and their writes are
+// applied once and in order.
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
@@ -245,8 +245,7 @@ func leaderOf(t *testing.T, members []*servers.Server) *servers.Server {
 	return leader
 }
 
-// ask sends one of the server's commands of four letters. Without an answer it
-// returns "".
+// ask sends one of the server's four-letter commands. Without an answer, it returns "".
 func ask(t *testing.T, s *servers.Server, command string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
@@ -262,9 +261,9 @@ func ask(t *testing.T, s *servers.Server, command string) string {
 	return string(text)
 }
 
-// TestStoppedMember stalls the server that a process uses, during calls without a deadline. A
-// second heartbeat beside the unanswered one succeeds elsewhere and ends those calls. All others go
-// there.
+// TestStoppedMember stalls the server that a process uses, during calls without a deadline. While
+// one heartbeat is unanswered, a second heartbeat succeeds at another server and ends those calls.
+// All later calls go to the other server.
 func TestStoppedMember(t *testing.T) {
 	t.Parallel()
 	members := servers.NewCluster(t, servers.ZooKeeper, 3, patient).Members()
@@ -296,8 +295,8 @@ func TestStoppedMember(t *testing.T) {
 		_, err := b.ReadLog(long, granted[0].Fence.Shard, 0, 10)
 		ended <- err
 	}()
-	// Core sends another one after each part of the TTL. The slower their answers, the longer
-	// silence means nothing.
+	// Core sends another heartbeat after each part of the TTL. If answers are slow, only a longer
+	// silence means anything.
 	ample.Wait(t, "the process still uses the server that is stopped", func() bool {
 		time.Sleep(200 * time.Millisecond)
 		if err := s.Beat(bounded(t, ample.Time)); err != nil {
@@ -305,7 +304,7 @@ func TestStoppedMember(t *testing.T) {
 		}
 		return b.store.routes.Current() != stopped
 	})
-	// The first heartbeat may wait; the commit and the read do not.
+	// The first heartbeat may wait, but the commit and the read may not.
 	for range 2 {
 		select {
 		case err := <-ended:
@@ -320,7 +319,7 @@ func TestStoppedMember(t *testing.T) {
 	for _, call := range []func(ctx context.Context) error{
 		func(ctx context.Context) error {
 			err := commit(ctx, s, granted[0].Fence, 1, "a")
-			if errors.Is(err, driver.ErrConflict) { // the one before was applied
+			if errors.Is(err, driver.ErrConflict) { // the previous commit was applied
 				return nil
 			}
 			return err
@@ -344,8 +343,8 @@ func TestStoppedMember(t *testing.T) {
 	}
 }
 
-// TestSlowServer: a read that gives up does not end the connection, and with it other calls, while
-// the server answers on another connection.
+// TestSlowServer: while the server answers on another connection, a read that gives up does not end
+// its connection, so other calls on that connection continue.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -418,7 +417,7 @@ func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 	}
 }
 
-// TestQuorumLost: without a majority nothing is applied and no session is lost. With a majority
+// TestQuorumLost: without a majority, nothing is applied and no session is lost. With a majority
 // again, the same session continues.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
@@ -462,7 +461,7 @@ func TestQuorumLost(t *testing.T) {
 	}
 }
 
-// TestMadeAgain deletes records by hand and has them created again, until they have the versions
+// TestMadeAgain deletes records by hand and lets them be recreated, until they have the versions
 // that a former owner remembers. No fence passes.
 func TestMadeAgain(t *testing.T) {
 	t.Parallel()
@@ -488,7 +487,7 @@ func TestMadeAgain(t *testing.T) {
 		t.Errorf("a commit under a record that was deleted: %v", err)
 	}
 
-	// The whole namespace, created again with the same versions everywhere.
+	// The whole namespace is created again, with the same versions everywhere.
 	s := &suiteStore{admin: admin}
 	all, err := s.copyBelow(defaultRoot + "/" + t.Name())
 	if err != nil {
@@ -529,8 +528,8 @@ func TestMadeAgain(t *testing.T) {
 	}
 }
 
-// TestVersionsDoNotPass: another process deletes an item and creates it again, with the version
-// that it had before. It is still another item.
+// TestVersionsDoNotPass: another process deletes an item and recreates it with the same version.
+// The new item still counts as a different item.
 func TestVersionsDoNotPass(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -556,8 +555,8 @@ func TestVersionsDoNotPass(t *testing.T) {
 	}
 }
 
-// TestPacketLimit fills transactions up to Limits, with long names. The server accepts them, and
-// larger ones are refused before they are sent.
+// TestPacketLimit fills transactions up to Limits, with long names. The server accepts these
+// transactions. Larger transactions are refused before they are sent.
 func TestPacketLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper, nil) // a separate one, because the namespace is the longest, with no room for a random part
@@ -589,8 +588,8 @@ func TestPacketLimit(t *testing.T) {
 	}
 }
 
-// TestLaggingFollower reads through a member immediately after others have written through another
-// one, however far it is behind.
+// TestLaggingFollower reads through a member that lags behind, immediately after others have
+// written through another member.
 func TestLaggingFollower(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)

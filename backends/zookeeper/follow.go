@@ -15,12 +15,12 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// rederive is the period after which followed records are read again without a watch event (rule
-// S13).
+// rederive is the interval at which Follow reads all records again, even without a watch event
+// (rule S13).
 const rederive = time.Minute
 
-// watches collects the nodes whose watches fired. The client library calls fire for each event in
-// order, before any later reply, and drops none.
+// watches collects the nodes whose watches fired. For every event, in order, the client library
+// calls the method fire before it delivers any later reply.
 type watches struct {
 	mu    sync.Mutex
 	fired map[string]struct{} // by node
@@ -41,7 +41,6 @@ func (w *watches) fire(node string) {
 	}
 }
 
-// take returns the nodes whose watches fired since the last call.
 func (w *watches) take() map[string]struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,9 +51,9 @@ func (w *watches) take() map[string]struct{} {
 
 // Follow keeps watches on the followed nodes. See changelog.Store.
 //
-// A watch fires once. The read that answers it arms it again, so a read never precedes its
-// watch. All watches end with the connection. On the next connection, everything is armed and
-// read again once its server has caught up.
+// A watch fires once. The next read of the node sets the watch again, so no change is missed in
+// between. All watches end with the connection. On the next connection, once the server has caught
+// up, Follow reads and watches all nodes again.
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	f := &follower{store: s, fn: fn, records: make(map[string]followed)}
 	for _, p := range prefixes {
@@ -91,7 +90,7 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 	}
 }
 
-// follower is one call of Follow.
+// follower is the state of one call of Follow.
 type follower struct {
 	*store
 	fn      func(*kv.Page) error
@@ -106,10 +105,10 @@ type followed struct {
 	found
 	key   string
 	alone bool
-	armed bool // it has a watch, or a fired watch that was not taken yet
+	armed bool // it has a watch, or its watch fired and take has not returned the node
 }
 
-// on follows the nodes on one link until it fails. It returns errEnded if the link ended.
+// The nodes are followed on one link until an error occurs, which is errEnded if the link ended.
 func (f *follower) on(ctx context.Context, lk *link) error {
 	w := newWatches()
 	defer lk.watch(w)()
@@ -128,10 +127,11 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 	for {
 		select {
 		case <-w.wake:
-			// Changes whose watches fire later are not in the reads, and are not promised.
+			// The reads may lack changes whose watches fire later, so the revision excludes such
+			// changes.
 			at = kv.Rev(lk.wire.zxid.Load())
-			// A list without a node is later than the transaction that deleted the node. So the
-			// transaction's other writes are read before the list is delivered.
+			// A list that lacks a node is later than the transaction that deleted the node, so the
+			// other writes of that transaction are read before the list is delivered.
 			ours := false
 			for listed := true; listed && err == nil; {
 				fired := w.take()
@@ -141,7 +141,7 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 				ours = ours || read
 			}
 			if err == nil && !ours {
-				continue // another follower's, on the same link
+				continue // a node of another follower on the same link
 			}
 		case <-again.C:
 			at = kv.Rev(lk.wire.zxid.Load())
@@ -160,7 +160,7 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 	}
 }
 
-// ended replaces the error of a call on an ended link.
+// If the link has ended, errEnded replaces the error of a call.
 func (f *follower) ended(lk *link, err error) error {
 	if !lk.alive() {
 		return errEnded
@@ -179,8 +179,8 @@ func (f *follower) deliver(at kv.Rev) error {
 	return f.fn(page)
 }
 
-// all reads everything. With arm, it arms all watches, otherwise only missing ones. The
-// directories come first (see on).
+// All directories are read, and then all records. If arm is true, all watches are set, and
+// otherwise only the missing ones.
 func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
 	var nodes []watched
 	for _, sc := range f.scopes {
@@ -196,7 +196,8 @@ func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
 	return f.load(ctx, lk, f.alone, arm)
 }
 
-// some reads the nodes whose watches fired, and arms them again. It reports whether there were any.
+// The nodes whose watches fired are read, and their watches are set again. The result shows whether
+// there were any such nodes.
 func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}) (read bool, err error) {
 	var nodes []watched
 	for _, sc := range f.scopes {
@@ -210,7 +211,7 @@ func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}
 		}
 	}
 	for node := range fired {
-		// A node without a watch was removed, and is listed if it exists again.
+		// A node without a watch was removed. If such a node exists again, it is in the list.
 		if r, ok := f.records[node]; ok && r.armed {
 			read = true
 			nodes = append(nodes, watched{r.key, node})
@@ -219,7 +220,8 @@ func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}
 	return read, f.load(ctx, lk, nodes, true)
 }
 
-// list reads the names in a directory. It returns the records without a watch, or all.
+// list reads the names in a directory, and returns all records or, unless the argument all is true,
+// only those without a watch.
 func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) ([]watched, error) {
 	names, err := call(ctx, lk, func(c *zk.Conn) ([]string, error) {
 		var (
@@ -255,10 +257,9 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 	return nodes, nil
 }
 
-// load reads records. With arm, it arms the watches of all records, otherwise of those without
-// a watch. A record of a missing directory stays as it was until the directory's own watch,
-// which must follow, has it listed. Only then are the other writes of its removal certain to be
-// read.
+// load reads records, and sets all their watches or, unless arm is true, only the missing ones. If
+// a node is missing, its record stays unchanged until the directory's watch fires and causes a
+// list. By then, the other writes of the removal are certain to be read.
 func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
 	if len(nodes) == 0 {
 		return nil
@@ -274,7 +275,7 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
 		all := make([]found, len(nodes))
 		errs := make([]error, len(nodes))
-		if len(nodes) == 1 { // the usual case, in which a call waits for it
+		if len(nodes) == 1 { // the usual case, in which a call waits for the record
 			all[0], errs[0] = getWatched(c, nodes[0].node, armed[0], alone[nodes[0].node])
 			return all, errs[0]
 		}
@@ -309,8 +310,8 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 	return nil
 }
 
-// getWatched reads a node and arms its watch. If a node is followed alone, it also watches for its
-// creation.
+// getWatched reads a node and sets its watch. If a node is followed individually, its creation is
+// also watched.
 func getWatched(c *zk.Conn, node string, arm, alone bool) (found, error) {
 	for arm {
 		value, stat, _, err := c.GetW(node)

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// stepped is a follower on a link whose steps the test takes, with the change logs that it follows.
-// The test writes these as another process does.
+// stepped is a follower on a link. The test runs the follower's steps, and writes the change logs
+// that the follower reads, as another process does.
 type stepped struct {
 	*follower
 	t     *testing.T
@@ -96,7 +96,7 @@ func (s *stepped) take(node string) map[string]struct{} {
 	}
 }
 
-// some reads nodes whose watches fired, as often as follower.on does.
+// some reads the nodes whose watches fired as many times as follower.on does.
 func (s *stepped) some(fired map[string]struct{}) {
 	s.t.Helper()
 	for listed := true; listed; fired = s.fired.take() {
@@ -118,8 +118,9 @@ func (s *stepped) logs() string {
 	return strings.Join(all, " ")
 }
 
-// TestFollowNewChangeLog: if the read without an event finds a change log first, the log has a
-// watch like any other, whether its directory's event comes before or after.
+// TestFollowNewChangeLog: if the read without an event is the first to find a change log, the log
+// gets a watch like any other. It does not matter whether the directory's event arrives before or
+// after that read.
 func TestFollowNewChangeLog(t *testing.T) {
 	t.Parallel()
 	s := step(t)
@@ -153,7 +154,7 @@ func TestFollowRemovedChangeLog(t *testing.T) {
 			_, err := s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1},
 				&zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("tombstone"), Version: -1})
 			s.do("remove", err)
-			// Like a read of everything that listed a, and read b, before that.
+			// This resembles a read of everything that listed a, and read b, earlier.
 			s.do("load", s.load(t.Context(), s.link, []watched{{s.scopes[0].base + "a", s.dir + "/a"}}, arm))
 			if got := s.logs(); got != "a=1 b=1" {
 				t.Errorf("delivered %q, want both as they were", got)

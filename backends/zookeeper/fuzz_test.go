@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzFrames cuts a server's bytes in two ways. The result does not depend on where the network
-// cuts them.
+// cuts the bytes.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0}, uint8(3))
 	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2}, uint8(5))
@@ -31,8 +31,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// FuzzSentStats reads any change log, which a member may write. It learns only stats of the
-// namespace's records, none of which is later.
+// FuzzSentStats reads arbitrary change logs, because any member may write one. It learns only stats
+// of the namespace's records, and no later stats.
 func FuzzSentStats(f *testing.F) {
 	f.Add("1 2 3\n!state/shard/s1 0 77 7\n!head/s1 70 60 3", int64(99))
 	f.Add("\nx 1 1 1", int64(9))
@@ -64,8 +64,8 @@ func FuzzSentStats(f *testing.F) {
 	})
 }
 
-// FuzzNames lists a directory with a node of any name. A name that counts as a key leads to that
-// node and to no other.
+// FuzzNames lists a directory with a node that has an arbitrary name. A name that counts as a key
+// leads to that node only.
 func FuzzNames(f *testing.F) {
 	f.Add("!item/eu/", "config:db")
 	f.Add("!item/eu/config/", "config:db")
@@ -91,7 +91,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// FuzzMarker reads any identity record, which a member may write.
+// FuzzMarker reads arbitrary identity records, because any member may write one.
 func FuzzMarker(f *testing.F) {
 	f.Add([]byte(`{"id":"ABC"}`))
 	f.Add([]byte(`{"id":"../x"}`))

@@ -12,5 +12,5 @@ var garbageFor = garbage.Flag()
 
 // TestGarbage is not parallel, because it measures the heap.
 func TestGarbage(t *testing.T) {
-	garbage.Test(t, harness(t, nil, pool.Get(t, servers.ZooKeeper, nil)).New(conformance.Wrap(t)), 4, *garbageFor)
+	conformance.TestGarbage(t, harness(t, nil, pool.Get(t, servers.ZooKeeper, nil)).New, *garbageFor)
 }

@@ -12,23 +12,25 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// link is one connection to one server, and one session. The client library would connect again,
-// send requests that were queued before, and replace an expired session. A link lets it dial only
-// once. So a link that is down has ended, and every request in flight on it has an unknown outcome.
+// link is one connection to one server, with one session. By itself, the client library would
+// reconnect, send queued requests, and replace an expired session. A link lets the library dial
+// only once. Therefore, a link that is down has ended, and requests in flight on it have an unknown
+// outcome.
 type link struct {
-	server string // as in the options
+	server string // as given in the options
 	began  time.Time
 	conn   *zk.Conn
 	wire   *observedConn
-	// alone reports whether the server is outside an ensemble. It ends all connections when it
-	// joins one.
+	// If alone is true, the server is outside an ensemble, and ends all connections when it joins
+	// one.
 	alone bool
-	// outdated, if not nil, reports whether there is a newer password than the link has used.
+	// Unless it is nil, outdated reports whether there is a newer password than the one that the
+	// link used.
 	outdated func() bool
-	// silent reports whether a call gave up while nothing came from the server.
+	// If a call gave up while nothing arrived from the server, silent is true.
 	silent atomic.Bool
-	// lost is the time since which calls have waited in vain. It is set once the connection
-	// counts as lost.
+	// Once the connection is considered lost, this is the time since which calls have waited
+	// without an answer.
 	lost atomic.Pointer[time.Time]
 
 	up   chan struct{} // closed once there is a session
@@ -41,33 +43,34 @@ type link struct {
 
 	mu      sync.Mutex
 	closing bool     // no call may begin
-	sent    *barrier // the pending one, or the last one
+	sent    *barrier // the pending barrier, or the last one
 	next    *barrier // sent after the answer to sent
 	watches map[*watches]struct{}
-	vain    time.Time // beginning of the first call that gave up since the last byte came
+	vain    time.Time // beginning of the first call that gave up since the last byte arrived
 }
 
-// maxCalls is the number of calls in flight on a link.
+// maxCalls is the maximum number of calls in flight on a link.
 const maxCalls = 64
 
-// callTimeout is the time-out of links' sessions. The library sends a ping in each third of it,
-// and gives up a server that answers none for two thirds. A busy server also answers pings
-// late. Tenure uses sessions for nothing else. A link whose calls wait in vain is given up
-// earlier.
+// callTimeout is the timeout of a link's session. The library sends a ping in each third of the
+// timeout, and abandons a server that answers no ping for two thirds of it. Tenure does not use
+// sessions for anything else. The timeout is long because a busy server answers pings late. If
+// calls on a link get no answer, Tenure abandons the link earlier.
 const callTimeout = 30 * time.Second
 
-// A link for reads and watches may have no calls while it waits for changes. Such a link asks a
-// server that was silent for askAfter, and gives it up if nothing comes within askLimit. At a
-// TTL of 10 s or less, a watched heartbeat comes sooner, and suffices.
+// A link for reads and watches may have no calls while it waits for changes. If the server has then
+// been silent for askAfter, the link sends a request, and abandons the server if nothing arrives
+// within askLimit. With a TTL of 10 s or less, watched heartbeats arrive sooner, so no request is
+// needed.
 const (
 	askAfter = 3500 * time.Millisecond
 	askLimit = 3 * time.Second
 )
 
-// maxReply limits the bytes of one reply, for example the names in a directory.
+// maxReply is the maximum length of a reply, such as a list of names, in bytes.
 const maxReply = 64 << 20
 
-// onlyOnce gives the library one server, and then none.
+// onlyOnce gives the library one server's address, and only once.
 type onlyOnce struct {
 	server string
 	given  bool
@@ -82,7 +85,7 @@ func (o *onlyOnce) Next() (string, bool) {
 	return o.server, again
 }
 
-// silent is the library's logger. It writes nothing, because errors are returned.
+// silent is the library's logger, which writes nothing, because calls return their errors.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
@@ -93,7 +96,7 @@ var (
 		"(maxClientCnxns, a process needs 4), or no leader")
 )
 
-// newLink begins a session on a connection, which it owns.
+// newLink begins a session on a connection. The link owns the connection.
 func newLink(
 	ctx context.Context, raw net.Conn, server string, v *lastRead, auth [][]byte, alone bool,
 ) (*link, error) {
@@ -147,7 +150,7 @@ func newLink(
 	return l, nil
 }
 
-// event is called by the library's goroutines and must not block.
+// event handles a library event, and must not block, because the library's goroutines call it.
 func (l *link) event(ev zk.Event) {
 	if ev.Type == zk.EventSession {
 		switch ev.State {
@@ -165,7 +168,7 @@ func (l *link) event(ev zk.Event) {
 	}
 }
 
-// watch calls w.fire for every node whose watch fires, until the returned function is called.
+// Until the returned function is called, w.fire is called for every node whose watch fires.
 func (l *link) watch(w *watches) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,17 +189,17 @@ func (l *link) alive() bool {
 	}
 }
 
-// cut ends the connection immediately. No later call gets this link, although the library has not
-// noticed yet.
+// cut ends the connection immediately. No later call gets this link, even if the library has not
+// noticed the end yet.
 func (l *link) cut() {
 	l.over.Do(func() { close(l.down) })
 	_ = l.wire.Close()
 }
 
-// closeWait is how long a server may take to end a session.
+// closeWait is the maximum time that a server may take to end a session.
 const closeWait = 200 * time.Millisecond
 
-// close ends the session, if the server answers, and joins everything.
+// If the server answers, close ends the session. In any case, close waits for all goroutines.
 func (l *link) close() {
 	l.mu.Lock()
 	l.closing = true
@@ -218,8 +221,8 @@ func (l *link) close() {
 	l.calls.Wait()
 }
 
-// call makes a request and waits for its reply until ctx ends. The library has no contexts, so an
-// abandoned request ends only with its link.
+// The wait for a reply ends when ctx ends. The library does not support contexts, so an abandoned
+// request ends only with its link.
 func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T, error) {
 	type reply struct {
 		v   T
@@ -245,18 +248,18 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 	}
 }
 
-// refused ends a link that lacks rights if a newer password may have them.
+// refused ends a link that lacks permissions if a newer password may grant them.
 func (l *link) refused(err error) {
 	if errors.Is(err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
 		l.cut()
 	}
 }
 
-// giveUp ends a wait that began at a moment. If the server has been silent since, it is
-// suspended or unreachable. The next call asks another server, and no calls pile up. A server
-// that answers on other connections is slow, and a new connection would slow it further. But
-// this connection may be lost. It counts as lost if a call, or several in succession, waited
-// for lostPatience. Calls during a takeover wait less.
+// giveUp handles the end of a wait that began at the given time. If the server has been silent
+// since then, it is suspended or unreachable. The next call then uses another server, so that calls
+// do not pile up. If the server answers on other connections, it may only be slow, and a new
+// connection would slow it further. The connection is considered lost once one or more consecutive
+// calls have waited for lostPatience. During a takeover, each call waits for a shorter time.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !l.wire.own.silentSince(began) {
 		return ctx.Err()
@@ -274,7 +277,7 @@ func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	return ctx.Err()
 }
 
-// ask asks the server whenever it was silent for askAfter, until ctx or the link ends.
+// ask queries the server whenever it has been silent for askAfter, until ctx or the link ends.
 func (l *link) ask(ctx context.Context) {
 	for l.alive() {
 		if quiet := l.wire.own.silence(); quiet < askAfter {
@@ -300,8 +303,8 @@ func (l *link) ask(ctx context.Context) {
 	}
 }
 
-// inVainSince notes a call that gave up. It returns the beginning of the first call that gave up
-// since the last byte came.
+// inVainSince records a call that gave up, and returns the start of the first call that has given
+// up since the last byte arrived.
 func (l *link) inVainSince(began time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,7 +331,8 @@ func (l *link) begin(ctx context.Context) error {
 	return nil
 }
 
-// admit makes close wait for one more goroutine, until calls.Done.
+// admit makes close wait until calls.Done is called, and returns false if the link is already
+// closing.
 func (l *link) admit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,8 +347,9 @@ func (l *link) end() {
 	l.calls.Done()
 }
 
-// How long a connection may be silent before a call that gives up ends it. The first applies if
-// its server is silent on all connections, the second if it answers on others.
+// If a connection was silent for longer than these limits, a call that gives up ends the
+// connection. If the server is silent on all connections, minPatience applies, and otherwise
+// lostPatience.
 const (
 	minPatience  = 50 * time.Millisecond
 	lostPatience = time.Second

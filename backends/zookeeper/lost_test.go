@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestLostConnection: connections lost in silence delay no process for long.
+// TestLostConnection: connections that are lost silently do not delay any process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -27,8 +27,9 @@ func TestLostConnection(t *testing.T) {
 	}}.LostConnection(t)
 }
 
-// TestLostLinks loses links in silence. After one of them has cost a call, or once a heartbeat was
-// answered on a new link, the other lost links cost no call.
+// TestLostLinks loses links silently. After one lost link has cost a call, or after a heartbeat was
+// answered on a new link, the other lost links cost no call. A lost link costs only a few short
+// calls.
 func TestLostLinks(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, patient)
@@ -36,7 +37,7 @@ func TestLostLinks(t *testing.T) {
 		name string
 		kept func(*store) *connector
 		find func(t *testing.T, b *Backend, s driver.Session, f driver.Fence)
-		left func(*store) *connector // a link that nothing uses meanwhile
+		left func(*store) *connector // a lost link that find does not use
 	}{
 		{"Call", func(s *store) *connector { return s.reads }, func(t *testing.T, b *Backend, s driver.Session, f driver.Fence) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*lostPatience)
@@ -52,6 +53,26 @@ func TestLostLinks(t *testing.T) {
 				t.Errorf("a commit on a lost link returns %v, want an unknown outcome", err)
 			}
 		}, func(s *store) *connector { return s.beats[s.routes.Current()] }},
+		{"ShortCalls", func(s *store) *connector { return s.reads }, func(t *testing.T, b *Backend, s driver.Session, f driver.Fence) {
+			reading, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			defer func() { stop(); <-ended }()
+			go func() { // the server is not silent
+				defer close(ended)
+				for reading.Err() == nil {
+					_, _ = b.ReadLog(reading, f.Shard, 0, 1)
+				}
+			}()
+			for range 30 { // none waits as long as a lost link needs alone
+				ctx, cancel := context.WithTimeout(t.Context(), lostPatience*3/10)
+				err := commit(ctx, s, f, 1, "a")
+				cancel()
+				if err == nil {
+					return
+				}
+			}
+			t.Fatal("30 short calls were sent on a lost link")
+		}, func(s *store) *connector { return s.writes }},
 		{"Heartbeat", nil, func(t *testing.T, _ *Backend, s driver.Session, _ driver.Fence) {
 			ctx, cancel := context.WithCancel(t.Context())
 			waits := make(chan error, 1)
@@ -97,7 +118,7 @@ func TestLostLinks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			t.Cleanup(func() { _ = proxy.Set(faultproxy.Faults{}) }) // so that they can be closed
+			t.Cleanup(func() { _ = proxy.Set(faultproxy.Faults{}) }) // so that the links can be closed
 			c.find(t, b, s, granted[0].Fence)
 			ample.Wait(t, "the link that nothing used is kept", func() bool { return !before.alive() })
 		})

@@ -18,10 +18,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
-// patient makes sessions so long that the client's own pings end no connection within ample.Time.
+// patient makes sessions so long that the client's own pings do not end a connection within
+// ample.Time.
 var patient = &servers.Options{Config: []string{"minSessionTimeout = 600000", "maxSessionTimeout = 600000"}}
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(pool.RunExamples(m, servers.ZooKeeper, "ZOOKEEPER_SERVERS"))
 }
 
-// client is a connection of the test's own, as the administrator.
+// client returns a separate connection for the test, as the administrator.
 func client(t testing.TB, members ...*servers.Server) *zk.Conn {
 	t.Helper()
 	var addrs []string
@@ -58,7 +58,6 @@ func client(t testing.TB, members ...*servers.Server) *zk.Conn {
 	return conn
 }
 
-// openOn opens a namespace of the test's own.
 func openOn(t testing.TB, o Options, members ...*servers.Server) *Backend {
 	t.Helper()
 	o.Create = true

@@ -9,8 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out of the backend at a time, and expects the test that
-// is named to fail.
+// TestMutants removes one rule at a time from the backend, and expects the named test to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "E5: the outcome of a write without a right is unknown", Killer: "TestConformance/Errors/RightTakenAway", Edits: []mutate.Edit{{
@@ -47,7 +46,7 @@ func TestMutants(t *testing.T) {
 		{Name: "E4: each link finds out by itself that a server is silent", Killer: "TestSilentServerIsLeft",
 			Edits: []mutate.Edit{{File: "connector.go", In: "connector.keep",
 				Old: "outcome = route.Failed", New: "outcome = route.Ended"}}},
-		{Name: "E4: short calls never give a lost connection up", Killer: "TestLostConnection/died1",
+		{Name: "E4: short calls never give a lost connection up", Killer: "TestLostLinks/ShortCalls",
 			Edits: []mutate.Edit{{File: "link.go", In: "link.giveUp", Old: "time.Since(vain) > lostPatience",
 				New: "time.Since(began) > lostPatience"}}},
 		{Name: "E4: a quiet server of a link for watches is not asked", Killer: "TestQuietLinkIsAsked",

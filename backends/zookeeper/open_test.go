@@ -64,8 +64,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestInsecure: options allow connections that TestOpenRefuses has refused, and so does this
-// machine.
+// TestInsecure: Options.Insecure allows connections that TestOpenRefuses refuses. Connections to
+// this machine are also allowed.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
 	unchecked := &tls.Config{InsecureSkipVerify: true}
@@ -137,8 +137,8 @@ func TestTLS(t *testing.T) {
 }
 
 // TestRights: if there is an administrator, the run-time user cannot remove the record of a shard,
-// a head or the identity, nor change the identity, nor give itself the right. No other user reads
-// anything.
+// a head or the identity. It also cannot change the identity, or give itself such permissions. No
+// other user can read anything.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -186,7 +186,7 @@ func TestRights(t *testing.T) {
 			Acl: zk.WorldACL(zk.PermAll)}); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("making the identity again: %v", err)
 	}
-	// The page says that this is possible.
+	// The documentation says that this is possible.
 	for _, node := range []string{base + "/!state/shard" + shard, base + "/!head" + shard, base + "/!state/member/" +
 		string(s.ID())} {
 		value, stat, err := own.Get(node)
@@ -225,7 +225,6 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestGuardOps puts a fence into a Multi of the application.
 func TestGuardOps(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -259,7 +258,7 @@ func TestGuardOps(t *testing.T) {
 	if _, err := b.GuardOps(t.Context(), granted[0].Fence); !errors.Is(err, driver.ErrFenced) {
 		t.Error("a guard for a former fence:", err)
 	}
-	// By a backend that does not know the lease yet.
+	// This uses a backend that does not know the lease yet.
 	if guard, err = openOn(t, Options{}, server).GuardOps(t.Context(), taken[0].Fence); err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +373,8 @@ func TestCloseEndsEverything(t *testing.T) {
 }
 
 // TestTooFewConnections: if the server ends connections, the error names the limit that may be the
-// reason. The kernel reports an end during connecting as an error of connecting.
+// reason. If the server ends a connection while it is being made, the kernel reports a connect
+// error.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []syscall.Errno{syscall.EPIPE, syscall.ECONNRESET} {

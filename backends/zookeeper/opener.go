@@ -9,23 +9,23 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Settings are the Opener's options in configuration.
+// Settings are the Opener's options in a configuration.
 type Settings struct {
 	Servers      []string `json:"servers" yaml:"servers"`             // each host:port
 	Namespace    string   `json:"namespace" yaml:"namespace"`         // such as "orders"
-	PasswordFile string   `json:"password_file" yaml:"password_file"` // read for each connection; replaces password
+	PasswordFile string   `json:"password_file" yaml:"password_file"` // read for each connection; takes precedence over password
 	TLS          bool     `json:"tls" yaml:"tls"`                     // with the machine's CAs, unless ca_file is set
 	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; means tls
 	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, the client's, with key_file; means tls
 	KeyFile      string   `json:"key_file" yaml:"key_file"`
-	// in the servers' certificates, where it is not the host
+	// in the servers' certificates, if it differs from the host
 	ServerName string `json:"server_name" yaml:"server_name"`
 	Options    `yaml:",inline"`
 
-	certificate *driver.Certificate // by files of TLS
+	certificate *driver.Certificate // from TLS files
 }
 
-// Opener opens this backend by name, "zookeeper", from configuration.
+// Opener returns the opener for this backend, which is called "zookeeper" in configurations.
 func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
@@ -61,7 +61,7 @@ func (s *Settings) options() (*Options, error) {
 	return o, nil
 }
 
-// readPassword reads the file of a password of digest authentication.
+// readPassword reads the file with the password for digest authentication.
 func readPassword(path string) (driver.Secret, error) {
 	text, err := driver.ReadSecret(path)
 	if err == nil && (text == "" || strings.Contains(text, ":")) {

@@ -15,49 +15,48 @@ import (
 // defaultRoot is the parent node of namespaces.
 const defaultRoot = "/tenure"
 
-// defaultPort is ZooKeeper's port for clients.
+// defaultPort is ZooKeeper's client port.
 const defaultPort = "2181"
 
 // Options configure Open. The zero value and nil are valid.
 type Options struct {
-	// Create makes the namespace's directories and identity if it has none. Without it, a
-	// missing identity is an error, because it may mean a wiped store (rule I1).
+	// Create lets Open create the namespace's directories and identity if there are none. Without
+	// Create, a missing identity is an error, because the store may have been wiped (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// Root is the parent node of namespaces. Default ("") "/tenure". It consists of names of
-	// letters, digits, "_", "-" and ".", each after a "/". Create makes it if it is missing.
+	// Root is the parent node of namespaces. Default ("") "/tenure". Each part is a "/" and a name
+	// of letters, digits, "_", "-" and ".". With Create, Open creates a missing Root.
 	Root string `json:"root" yaml:"root"`
 
-	// User and Password are for digest authentication. With them, only this user and the
-	// administrators have rights to new nodes. Otherwise, every user has. Neither may contain a
-	// colon. The protocol sends the password in clear text, so it needs TLS.
+	// User and Password are used for digest authentication. If they are set, only this user and the
+	// administrators have permissions on new nodes. Without them, every user has these permissions.
+	// Neither value may contain a colon. The protocol sends the password in clear text, so use TLS.
 	User     string        `json:"user" yaml:"user"`
 	Password driver.Secret `json:"password" yaml:"password"`
 
-	// Admins are granted all rights to nodes created from now on. Each is a "scheme:id", such
-	// as "digest:admin:hash" or "x509:CN=admin". With Admins, no other user may change ACLs or
+	// Admins are granted all permissions on nodes created from now on. Each is a "scheme:id", such
+	// as "digest:admin:hash" or "x509:CN=admin". If Admins is set, no other user may change ACLs or
 	// remove a permanent record, such as a shard's.
 	Admins []string `json:"admins" yaml:"admins"`
 
-	// TLS, if not nil, is the TLS configuration of connections. An empty ServerName means the
-	// server's host. Do not change TLS while the backend is open.
+	// TLS, if not nil, is the TLS configuration of connections. If ServerName is empty, the
+	// server's host is used. Do not change TLS while the backend is open.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
 	files        driver.TLSReader // instead of TLS, for each connection; nil: TLS
-	passwordFile string           // read for each connection beside Password; empty: none
+	passwordFile string           // read for each connection, in addition to Password; empty: none
 
-	// Insecure allows a connection to another host without TLS, or without checking
-	// its certificate, with or without a user. Default false: such a connection is
-	// refused, because it carries tokens and the application's data.
+	// Insecure allows connections to other hosts without TLS or without certificate checks, whether
+	// or not User is set. Default false: Open refuses such a connection, because it carries tokens
+	// and the application's data.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// dial replaces the dialer in tests.
+	// In tests, this function replaces the dialer.
 	dial dialer
 }
 
 var rootName = regexp.MustCompile(`^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$`)
 
-// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {
@@ -84,7 +83,8 @@ func (o *Options) withDefaults() (*Options, error) {
 	return &c, nil
 }
 
-// maxAdmins limits the bytes that each node's ACL adds to a packet.
+// maxAdmins is the maximum number of administrators, which limits the length of each node's ACL in
+// a packet.
 const maxAdmins = 4
 
 func (o *Options) rights() (rights, error) {
@@ -110,7 +110,7 @@ func (o *Options) rights() (rights, error) {
 	return r, nil
 }
 
-// checkServers returns the servers with their ports, or an error that says what to change.
+// checkServers checks the servers, and adds the default port where necessary.
 func (o *Options) checkServers(servers []string) ([]string, error) {
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("tenure: %w: no servers: name at least one as host:port", driver.ErrInvalid)
@@ -134,8 +134,7 @@ func (o *Options) checkServers(servers []string) ([]string, error) {
 	return out, nil
 }
 
-// protected reports whether connections are encrypted, and the server's
-// certificate is checked.
+// protected reports whether connections are encrypted and the server's certificate is checked.
 func (o *Options) protected() bool {
 	c := o.TLS
 	return c != nil && (!c.InsecureSkipVerify || c.VerifyConnection != nil || c.VerifyPeerCertificate != nil)

@@ -15,15 +15,13 @@ import (
 //	<ns>/!item/eu/config/db   /tenure/<ns>/!item/eu/config:db
 type paths struct{ root string }
 
-// parted are the fixed parts of keys with one level of directories below: a kind of record, or a
-// shard.
+// parted lists the fixed parts of keys that have one level of directories below them.
 var parted = []string{"!state", "!log", "!item"}
 
-// separator stands for "/" in the name of a leaf. No name may contain it.
+// separator replaces "/" in a leaf's name, and must not occur in keys.
 const separator = ":"
 
-// node returns the directory and the node of a key. Names need no escaping. node refuses a key that
-// would need it.
+// node returns a key's directory and node, or an error if a part of the key would need escaping.
 func (p paths) node(key string) (dir, node string, err error) {
 	at := strings.Index(key, "/!")
 	if at <= 0 {
@@ -41,12 +39,13 @@ func (p paths) node(key string) (dir, node string, err error) {
 	if !plain(key) || leaf == "" {
 		return "", "", badKey(key)
 	}
-	// One string serves for both, because a claim of thousands of shards makes as many strings.
+	// Both paths share one string, because claiming thousands of shards creates thousands of
+	// strings.
 	node = p.root + "/" + key[:len(key)-len(leaf)] + strings.ReplaceAll(leaf, "/", separator)
 	return node[:len(node)-len(leaf)-1], node, nil
 }
 
-// plain reports whether every part of a key can be a node's name unchanged.
+// plain reports whether every part of a key can be used unchanged as a node's name.
 func plain(key string) bool {
 	begin := 0
 	for i := 0; i <= len(key); i++ {
@@ -64,16 +63,16 @@ func plain(key string) bool {
 	return true
 }
 
-// scope is the place of the records of a prefix. These are the leaves of one directory whose
-// keys begin with it, or the leaves of all directories in one.
+// scope locates the records with a prefix, which are leaves of one directory, or of all directories
+// inside one directory.
 type scope struct {
 	prefix string // of keys
 	dir    string // node
 	nested bool   // the leaves are in directories of dir
-	base   string // key of dir, with a "/" behind it
+	base   string // key of dir, followed by "/"
 }
 
-// scope returns the scope of a prefix. The prefix names at least the fixed part, such as
+// scope returns a prefix's scope. The prefix includes at least the fixed part, such as
 // "<ns>/!beat/".
 func (p paths) scope(prefix string) (scope, error) {
 	at := strings.Index(prefix, "/!")
@@ -96,12 +95,11 @@ func (p paths) scope(prefix string) (scope, error) {
 	return s, nil
 }
 
-// below returns the scope of one directory of a nested scope.
 func (s scope) below(name string) scope {
 	return scope{prefix: s.prefix, base: s.base + name + "/", dir: s.dir + "/" + name}
 }
 
-// keys returns the keys of a directory's leaves that have the prefix.
+// keys returns the keys of the leaves that match the prefix.
 func (s scope) keys(leaves []string) []string {
 	keys := make([]string, 0, len(leaves))
 	for _, leaf := range leaves {
@@ -112,7 +110,7 @@ func (s scope) keys(leaves []string) []string {
 	return keys
 }
 
-// partOf returns the fixed part of a key, and the namespace before it.
+// partOf returns a key's namespace and fixed part.
 func partOf(key string) (ns, part string) {
 	at := strings.Index(key, "/!")
 	part, _, _ = strings.Cut(key[at+1:], "/")

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// txn is a transaction of a batch on nodes.
+// txn is a batch's transaction, expressed in nodes.
 type txn struct {
 	conds []cond
 	ops   []write
@@ -19,9 +19,9 @@ type txn struct {
 type cond struct {
 	key, node string
 	rev       kv.Rev
-	// volatile reports whether this package may have deleted and created the record after its
-	// version was learned. Then it is read again. Items are volatile. A write of items also
-	// compares its shard's head, without which no process deletes an item.
+	// If volatile is true, this package may have recreated the record since its version was
+	// learned, so the record is read again. Items are volatile. Writing items also compares the
+	// shard's head, which every deletion of an item changes.
 	volatile bool
 }
 
@@ -54,22 +54,23 @@ func (s *store) txn(t *kv.Txn) (txn, error) {
 	return out, nil
 }
 
-// knowledge is the known state of records while a batch is applied, read for it or remembered.
+// knowledge is the known state of records while a batch is applied, either read for the batch or
+// remembered.
 type knowledge struct {
 	fresh map[string]found
 	stats *stats
 }
 
-// verdict on a condition.
+// verdict is the result of checking a condition.
 type verdict uint8
 
 const (
 	unsure verdict = iota // unknown until read
-	holds                 // or the store decides
+	holds                 // holds, or the store decides
 	fails
 )
 
-// judge judges a condition. A read older than the condition's revision cannot happen, because reads
+// judge checks a condition. A read cannot be older than the condition's revision, because reads
 // follow a write on the same connection.
 func (k *knowledge) judge(c cond) (verdict, stat) {
 	f, read := k.fresh[c.key]
@@ -93,7 +94,7 @@ func (k *knowledge) judge(c cond) (verdict, stat) {
 	return unsure, stat{}
 }
 
-// exists reports whether a record exists, and whether that is known.
+// exists reports whether a record exists, and whether this is known.
 func (k *knowledge) exists(key string) (there, known bool) {
 	if f, ok := k.fresh[key]; ok {
 		return f.exists, true
@@ -114,7 +115,7 @@ type multi struct {
 	zxid   bool // an operation's answer contains the zxid
 }
 
-// effect is an operation's effect on a record. Without such an effect, the key is empty.
+// effect is an operation's effect on a record. The key is empty if there is no effect.
 type effect struct {
 	key    string
 	former stat // compared by the operation, if any
@@ -128,11 +129,11 @@ const (
 	created
 	changed
 	deleted
-	born   // the directory that stands for a permanent record
+	born   // the directory that represents a permanent record
 	marked // the check for the identity's marker
 )
 
-// Sizes on the wire, besides a node's path and value.
+// These constants are sizes in bytes on the wire, without a node's path and value.
 const (
 	opBytes  = 64
 	aclBytes = 128
@@ -161,8 +162,8 @@ func (m *multi) remove(node string, version int32, e effect) {
 	m.add(&zk.DeleteRequest{Path: node, Version: version}, len(node), e)
 }
 
-// without asserts that a node does not exist. ZooKeeper has no such check, but refuses to create a
-// node that exists.
+// Because ZooKeeper has no check for absence, a node's absence is asserted by creating and deleting
+// the node.
 func (m *multi) without(node string) {
 	if m.absent[node] {
 		return
@@ -172,10 +173,10 @@ func (m *multi) without(node string) {
 	m.remove(node, -1, effect{})
 }
 
-// anyVersion of an existing node.
+// anyVersion matches every version of an existing node.
 const anyVersion = -1
 
-// txn adds a transaction whose conditions were judged to hold.
+// txn adds a transaction whose conditions were found to hold.
 func (m *multi) txn(t *txn, k *knowledge) {
 	written := make(map[string]cond, len(t.ops))
 	for _, op := range t.ops {
@@ -201,7 +202,7 @@ func (m *multi) txn(t *txn, k *knowledge) {
 	}
 }
 
-// op adds an operation. If c has a condition on the same record, the operation includes it.
+// op adds an operation. If c is a condition on the same record, the operation includes c.
 func (m *multi) op(op write, c cond, k *knowledge) {
 	there, known := k.exists(op.key)
 	version, former := int32(anyVersion), stat{}
@@ -225,14 +226,14 @@ func (m *multi) op(op write, c cond, k *knowledge) {
 	}
 }
 
-// isEnded reports whether a key is a record of how sessions ended. These records exist from the
-// namespace's first join on.
+// isEnded reports whether a key's record shows how sessions ended. All such records are created at
+// the namespace's first join.
 func isEnded(key string) bool { return strings.Contains(key, "/!node/!ended-") }
 
-// twin adds the node that is created together with a permanent one and that no process deletes.
-// A shard's record and the directory of its log exist together. So a record that was deleted by
-// hand is not created again with versions that a previous owner remembers. The twin of a
-// namespace's identity is its marker.
+// twin adds a permanent node's twin, which is created together with the node and never deleted. A
+// shard's twin is its log directory, and the twin of a namespace's identity is its marker. A record
+// that was deleted by hand is therefore not recreated with versions that a previous owner
+// remembers.
 func (m *multi) twin(op write) {
 	ns, part := partOf(op.key)
 	root := op.dir[:strings.LastIndex(op.dir, "/"+ns)+1+len(ns)]
@@ -245,7 +246,8 @@ func (m *multi) twin(op write) {
 	}
 }
 
-// finish makes the answer contain the zxid, which the answer to a create lacks.
+// finish adds an operation whose answer contains the zxid, unless there already is one. The answer
+// to a create lacks the zxid.
 func (m *multi) finish() {
 	if m.zxid {
 		return
@@ -269,7 +271,7 @@ func (m *multi) finish() {
 	m.set(best.Path, best.Data, 0, effect{key: key, kind: changed})
 }
 
-// maxPacket is the server's default of jute.maxbuffer, minus room for headers.
+// maxPacket is the server's default for jute.maxbuffer, minus space for headers.
 const maxPacket = 1<<20 - 4<<10
 
 func tooMuch(size int) string {

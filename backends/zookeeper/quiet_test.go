@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestQuietLinkIsAsked: a link for watches that is lost in silence, and has no calls, is given up
+// TestQuietLinkIsAsked: a link for watches that is lost silently, and has no calls, is given up
 // without the library's pings. A link whose server answers stays.
 func TestQuietLinkIsAsked(t *testing.T) {
 	t.Parallel()

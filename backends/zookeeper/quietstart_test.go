@@ -32,8 +32,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestQuietFirstStart: members with different labels that start together in a new namespace log no
-// warning.
+// TestQuietFirstStart: members with different labels that start together in a new namespace do not
+// log warnings.
 func TestQuietFirstStart(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper, &servers.Options{NoSync: true})

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// readers is the number of reads of one call in flight.
+	// readers is the maximum number of reads that one call has in flight.
 	readers = 32
-	// If listFirst records or more of one directory are read, its nodes are listed first, so that
-	// missing ones cost nothing.
+	// A call that reads at least listFirst records of one directory lists the directory first, so
+	// that missing records cost nothing.
 	listFirst = 64
 )
 
-// found is a node that was read. It has no stat if the node does not exist.
+// found is the result of reading a node. If the node does not exist, found has no stat.
 type found struct {
 	value  []byte
 	stat   stat
 	exists bool
-	sent   []byte // the stats in a change log
+	sent   []byte // stats from a change log
 	long   int    // length of a value that was not read
 }
 
@@ -37,7 +37,7 @@ func (f found) pair(key string) kv.Pair {
 	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev, Long: f.long}
 }
 
-// Get reads records. See kv.Store. Its revision may be old.
+// Get reads records. See kv.Store. The page's revision may be old.
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	lk, err := s.reads.link(ctx)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, nil
 }
 
-// Range reads records by prefix. See kv.Store. It first lists the names. Each record is read at
-// that time or later, and a record deleted in between is missing.
+// Range reads records by prefix. See kv.Store. Range lists the names before it reads the records. A
+// record that is deleted in between is missing from the result.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	sc, err := s.paths.scope(q.Prefix)
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-// list returns the keys of a scope, in no particular order. Nodes with other names belong to
-// other programs.
+// list returns a scope's keys, in no particular order. Nodes with other names belong to other
+// programs.
 func (s *store) list(ctx context.Context, lk *link, sc scope) ([]string, error) {
 	keys, err := s.leaves(ctx, lk, sc)
 	return slices.DeleteFunc(keys, func(key string) bool {
@@ -138,8 +138,8 @@ func (s *store) children(ctx context.Context, lk *link, dir string) ([]string, e
 	})
 }
 
-// listed returns the names in the directories of which many records are read. dirs holds the
-// numbers of these records.
+// Given the number of records to be read from each directory, listed returns the names in
+// directories with many of them.
 func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[string]map[string]bool, error) {
 	there := make(map[string]map[string]bool)
 	for dir, n := range dirs {
@@ -158,7 +158,7 @@ func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[
 	return there, nil
 }
 
-// read reads records, in order and many in parallel.
+// Many records are read in parallel, and returned in order.
 func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) ([]found, error) {
 	nodes := make([]string, len(keys))
 	dirs := make(map[string]int)
@@ -243,12 +243,12 @@ func get(c *zk.Conn, node string, q *kv.Range) (found, error) {
 	f.stat = statOf(stat)
 	f.split(node)
 	if n := len(f.value); q.Largest > 0 && n > q.Largest {
-		f.value, f.long = nil, n // and is not kept until the others are read
+		f.value, f.long = nil, n // the value is not kept until the others are read
 	}
 	return f, nil
 }
 
-// remember keeps the stat of a record that was read, for compares.
+// remember keeps the stat of a record that was read, for later comparisons.
 func (s *store) remember(key string, f found) {
 	_, part := partOf(key)
 	switch part {
@@ -267,7 +267,6 @@ func (s *store) remember(key string, f found) {
 	}
 }
 
-// readError classifies the failure of a read, whether or not it was sent.
 func readError(err error) error {
 	return fmt.Errorf("tenure: zookeeper: reading: %w", denied(err))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// If the latest write of a change log is of one shard only, the log has stats below its own
-// line. There is one line for each record whose stat a reader of the change log needs.
+// If the latest write in a change log concerns only one shard, its line is followed by stats. Each
+// record whose stat a reader needs has one line.
 //
 //	!state/shard/s1 0 4294967310 7    revision, or 0 for the change log's own, created, version
 //
-// A revision fixes the stat, so a stat can be out of date but not wrong.
+// A revision determines the stat, so a stat can be outdated but not wrong.
 
-// withStats returns the piggybacked transaction, with stats in its change log.
+// withStats returns the piggybacked transaction with stats in the change log.
 func (a *application) withStats() txn {
 	if len(a.txns) != 1 || len(a.piggyback.ops) == 0 {
 		return a.piggyback
@@ -64,8 +64,8 @@ func (f *found) split(node string) {
 	}
 }
 
-// learnSent keeps the stats in a change log. Any member may have written them, so it ignores a
-// line that names no record.
+// learnSent keeps the stats in a change log. Because any member may have written these stats, lines
+// without a valid key are ignored.
 func (s *store) learnSent(log string, f found) {
 	if len(f.sent) == 0 || len(f.sent) > changelog.MaxPiggybackBytes {
 		return
@@ -74,7 +74,7 @@ func (s *store) learnSent(log string, f found) {
 	for text := range strings.SplitSeq(string(f.sent), "\n") {
 		words := strings.Split(text, " ")
 		if len(words) < 4 {
-			continue // of a later version
+			continue // from a later version
 		}
 		rev, err1 := strconv.ParseInt(words[1], 10, 64)
 		created, err2 := strconv.ParseInt(words[2], 10, 64)

@@ -64,7 +64,7 @@ func TestHandOverReads(t *testing.T) {
 	}
 }
 
-// TestSentStats: lines and words of another form below a change log are ignored.
+// TestSentStats: lines and words of a different form below a change log are ignored.
 func TestSentStats(t *testing.T) {
 	t.Parallel()
 	s := &store{stats: stats{m: make(map[string]stat)}}
@@ -89,7 +89,7 @@ func TestSentStats(t *testing.T) {
 }
 
 // TestForeignRecords: a member writes a change log with a stat that names no record, and creates
-// nodes whose names are no keys. The others continue to read.
+// nodes with names that are not keys. The others continue to read.
 func TestForeignRecords(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)

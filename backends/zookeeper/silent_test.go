@@ -121,8 +121,8 @@ func TestHolderAndServerDie(t *testing.T) {
 	})
 }
 
-// TestSilentServerIsLeft: once one call has given a silent server up, no other call waits for that
-// server. The calls' links follow each other without a heartbeat. One server stands for two,
+// TestSilentServerIsLeft: after one call has given up a silent server, no other call waits for that
+// server. The links for calls are replaced without a heartbeat. One server acts as both servers,
 // because it answers on both addresses.
 func TestSilentServerIsLeft(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 		func() bool { return s.routes.Current() != used })
 }
 
-// TestStartAtSilentServer: a process that starts at a server that is silent serves soon.
+// TestStartAtSilentServer: a process that first tries a silent server soon serves.
 func TestStartAtSilentServer(t *testing.T) {
 	members := servers.NewCluster(t, servers.ZooKeeper, 3, nil).Members()
 	rounds := share.Of(t, "silent.rounds", max(3, *silentRounds), 1)
@@ -175,8 +175,8 @@ func TestStartAtSilentServer(t *testing.T) {
 	}
 }
 
-// TestLeaderStopped stops the ensemble's leader for long enough to elect another. All members stop
-// until then. Afterwards the former owners continue, and no member is evicted.
+// TestLeaderStopped stops the ensemble's leader until another leader is elected. All members stop
+// until then. Afterwards, the former owners continue, and no member is evicted.
 func TestLeaderStopped(t *testing.T) {
 	const ttl, stopped = 2 * time.Second, 10 * time.Second
 	members := servers.NewCluster(t, servers.ZooKeeper, 3,

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestReadsNeedMajority reads from a server whose peers are stopped, before it has noticed. Its
-// data may be long out of date, and no read returns it (rules O1 and I1). A bare read on the same
-// connection does, which is the control.
+// TestReadsNeedMajority reads from a server whose peers are stopped, before the server notices. The
+// server's data may be outdated, so no read may return that data (rules O1 and I1). As a control, a
+// bare read on the same connection does return that data.
 func TestReadsNeedMajority(t *testing.T) {
 	t.Parallel()
 	members := servers.NewCluster(t, servers.ZooKeeper, 3,
@@ -26,13 +26,13 @@ func TestReadsNeedMajority(t *testing.T) {
 	if follower == leader {
 		follower = members[1]
 	}
-	// In this order: the leader may be another one afterwards.
+	// The order matters, because another server may be the leader afterwards.
 	t.Run("leader", func(t *testing.T) { readsNeedMajority(t, leader, members) })
 	t.Run("follower", func(t *testing.T) { readsNeedMajority(t, follower, members) })
 }
 
-// A session's requests are answered in order, so each read has its own connection, and so has the
-// control.
+// A session's requests are answered in order, so each read and the control use separate
+// connections.
 func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.Server) {
 	keys, err := kvkeys.New(t.Name())
 	if err != nil {

@@ -18,18 +18,19 @@ import (
 
 var _ changelog.Store = (*store)(nil)
 
-// store is a changelog.Store on ZooKeeper. It uses permanent nodes, compared by their versions,
-// and zxids as revisions. Nothing depends on sessions. It is safe for concurrent use.
+// store implements changelog.Store on ZooKeeper. The store compares permanent nodes by their
+// versions, uses zxids as revisions, and does not depend on sessions. A store is safe for
+// concurrent use.
 type store struct {
 	paths  paths
 	rights rights
 	stats  stats
 
-	identity atomic.Pointer[identity] // the one last read
+	identity atomic.Pointer[identity] // the identity that was read last
 
-	// Heartbeats have separate links (rule E4), one to each server, and so have reads and
-	// watches. If only one server is named, heartbeats have two links to it. The name may stand
-	// for several servers, and one connection may be lost unnoticed.
+	// Heartbeats have separate links (rule E4), one to each server. Reads and watches have a
+	// separate link, too. If only one server is given, heartbeats have two links to it, because one
+	// may be lost unnoticed, and because the name may represent several servers.
 	routes        *route.Routes
 	beats         []*connector
 	writes, reads *connector
@@ -41,10 +42,10 @@ type store struct {
 	dirs map[string]struct{} // directories that are known to exist
 }
 
-// identity is the state that the store needs of the namespace's identity record.
+// identity contains the parts of the namespace's identity record that the store needs.
 type identity struct {
 	stat   stat
-	marker string // name of the node that was made together with it
+	marker string // name of the node that was created with the record
 }
 
 func newStore(p paths, r rights, servers []string, dial linker) *store {
@@ -72,16 +73,15 @@ func newStore(p paths, r rights, servers []string, dial linker) *store {
 
 func (s *store) connectors() []*connector { return append([]*connector{s.writes, s.reads}, s.beats...) }
 
-// doubt ends the links on which nothing was read since a given moment. It is for when calls on
-// one link have waited in vain since then. Whatever silenced one connection has often silenced
-// others, and each would cost calls.
+// After calls on one link have gone unanswered since the given time, doubt ends all links that have
+// been silent since then. The cause often affects several connections.
 func (s *store) doubt(since time.Time) {
 	for _, l := range s.connectors() {
 		l.doubt(since)
 	}
 }
 
-// pick returns a random server, so that processes spread over them.
+// pick returns a random server, which spreads processes across the servers.
 func pick(n int) int {
 	i, err := rand.Int(rand.Reader, big.NewInt(int64(n)))
 	if err != nil {
@@ -90,7 +90,7 @@ func pick(n int) int {
 	return int(i.Int64())
 }
 
-// Close ends the links, and joins everything.
+// Close ends the links and waits for all goroutines.
 func (s *store) Close() error {
 	s.end()
 	var all sync.WaitGroup
@@ -101,13 +101,12 @@ func (s *store) Close() error {
 	return nil
 }
 
-// maxIdentity limits the bytes decoded of an identity record.
+// maxIdentity is the maximum length of an identity record that is decoded, in bytes.
 const maxIdentity = 16 << 10
 
-// marker returns the name of the node that is created together with an identity record, from the
-// record's random id. A namespace that was removed and created again has records with the same
-// versions as before, and only a name distinguishes them (rule I1). It returns "" for an invalid
-// record.
+// marker returns the name of the node created together with an identity record, or "" if the record
+// is invalid. The name contains the record's random id. After a namespace is removed and recreated,
+// its records have the same versions as before, and only the marker's name differs (rule I1).
 func marker(value []byte) string {
 	var id struct {
 		ID string `json:"id"`
@@ -118,16 +117,16 @@ func marker(value []byte) string {
 	return "!id" + separator + id.ID
 }
 
-// rights are the ACLs of nodes that the store creates.
+// rights are the ACLs for nodes that the store creates.
 type rights struct {
-	// own are the schemes and ids of the run-time role.
+	// The run-time role has these schemes and ids.
 	own []zk.ACL
-	// admins have all rights. If there are any, only they may change ACLs.
+	// Administrators have all permissions, and if there are any, only they may change ACLs.
 	admins []zk.ACL
 }
 
-// directory returns the ACL of a directory. The ACL for permanent nodes does not allow their
-// deletion: tokens and fences depend on their versions, which would start again.
+// directory returns a directory's ACL, which does not allow the deletion of permanent nodes. Tokens
+// and fences depend on these nodes' versions, which would restart after a deletion.
 func (r rights) directory(permanent bool) []zk.ACL {
 	perms := int32(zk.PermRead | zk.PermWrite | zk.PermCreate)
 	if !permanent {
@@ -136,11 +135,10 @@ func (r rights) directory(permanent bool) []zk.ACL {
 	return r.list(perms)
 }
 
-// record returns the ACL of a record. The right to delete a record is in its directory's ACL.
+// record returns a record's ACL. The permission to delete a record is in its directory's ACL.
 func (r rights) record() []zk.ACL { return r.list(zk.PermRead | zk.PermWrite) }
 
-// of returns the ACL of a key's record. If there are administrators, only they may change the
-// identity, on which tokens depend.
+// Because tokens depend on the identity, only administrators, if there are any, may change it.
 func (r rights) of(key string) []zk.ACL {
 	if _, part := partOf(key); part == "!id" && len(r.admins) > 0 {
 		return r.list(zk.PermRead)

@@ -16,12 +16,12 @@ func suite() *outage.Suite {
 	}
 }
 
-// TestSystem is run with more seeds as -args -system.seeds=100.
+// TestSystem runs more seeds with -args -system.seeds=100.
 func TestSystem(t *testing.T) { suite().Run(t) }
 
 func TestSystemEnsemble(t *testing.T) { suite().RunOnThree(t) }
 
 func TestControl(t *testing.T) { suite().RunControl(t) }
 
-// TestFresh: a member that has just come takes over within the TTL.
+// TestFresh: a member that has just joined takes over within the TTL.
 func TestFresh(t *testing.T) { suite().Fresh(t) }

@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// candidateVariable makes the test binary a candidate of BenchmarkTakeover. It has a server, and a
-// namespace or, for zk.Lock, a node.
+// candidateVariable makes the test binary a candidate of BenchmarkTakeover. Its value contains a
+// server, and a namespace or, for zk.Lock, a node.
 const candidateVariable = "TENURE_ZOOKEEPER_TEST_CANDIDATE"
 
 const (
@@ -27,8 +27,7 @@ const (
 	lockTTL = 4 * time.Second
 )
 
-// candidate contends for one shard, or lock, until its input ends, and says when it
-// leads.
+// candidate contends for one shard, or lock, until its input ends, and reports when it leads.
 func candidate(how string) error {
 	server, name, _ := strings.Cut(how, " ")
 	ctx, stop := context.WithCancel(context.Background())
@@ -82,7 +81,6 @@ func candidate(how string) error {
 	return e.Run(ctx)
 }
 
-// process is a candidate.
 type process struct {
 	cmd           *exec.Cmd
 	joined, leads chan time.Time
@@ -121,9 +119,9 @@ func startCandidate(b *testing.B, how string) *process {
 	return p
 }
 
-// BenchmarkTakeover measures from SIGKILL of the leader's process until another one leads, with the
-// server's default tickTime of 2 s; run it with -benchtime=30x. TTL is Tenure's, and for zk.Lock
-// its session's.
+// BenchmarkTakeover measures the time from the SIGKILL of the leader's process until another
+// process leads, with the server's default tickTime of 2 s. Run it with -benchtime=30x. The TTL is
+// Tenure's TTL or, for zk.Lock, the session's.
 func BenchmarkTakeover(b *testing.B) {
 	server := pool.Get(b, servers.ZooKeeper, nil)
 	for _, c := range []struct {
@@ -139,7 +137,8 @@ func BenchmarkTakeover(b *testing.B) {
 				b.StopTimer()
 				successor := startCandidate(b, how)
 				first(b, successor.joined)
-				// Killed at any point between two heartbeats, after the successor knows of them.
+				// The process is killed at any point between two heartbeats, after the successor
+				// knows of them.
 				time.Sleep(takeoverTTL + time.Duration(len(took)*37%100)*c.ttl/300)
 				b.StartTimer()
 				start := time.Now()

@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// stat identifies a version of a node in compares. A revision is a Mzxid. No two writes of a
-// node have the same Mzxid, so a revision fixes the data version. A version alone does not fix
-// the revision, because a node that was deleted and created again counts from 0. Created, its
-// Czxid, distinguishes such nodes.
+// stat identifies a version of a node in comparisons. A revision is a Mzxid. No two writes of a
+// node have the same Mzxid, so a revision determines the data version. A version alone does not
+// determine the revision, because a recreated node's version starts again at 0. The field created,
+// the node's Czxid, distinguishes a node from its predecessors.
 type stat struct {
 	rev     kv.Rev
 	created int64
@@ -20,11 +20,11 @@ type stat struct {
 
 func statOf(s *zk.Stat) stat { return stat{kv.Rev(s.Mzxid), s.Czxid, s.Version} }
 
-// maxStats limits the remembered stats. Forgotten ones are read again.
+// maxStats limits the remembered stats. A forgotten stat is read again.
 const maxStats = 1 << 18
 
-// stats holds the versions of records that this process wrote or read. They can be out of date
-// but not wrong. It is safe for concurrent use.
+// stats contains the versions of records that this process wrote or read. These versions can be
+// outdated but not wrong. A stats is safe for concurrent use.
 type stats struct {
 	mu sync.Mutex
 	m  map[string]stat // by key
@@ -37,7 +37,7 @@ func (m *stats) get(key string) (stat, bool) {
 	return v, ok
 }
 
-// put keeps a stat, unless a later one is known, because replies overtake each other.
+// A stat is kept unless a later one is known, because replies can overtake each other.
 func (m *stats) put(key string, v stat) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

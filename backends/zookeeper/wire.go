@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// observedConn observes the bytes read from a connection. The client library does not report the
-// zxid in the header of every reply, up to which the server has applied writes. It does not report
-// the time of the last byte either.
+// observedConn observes the bytes read from a connection, because the client library reports
+// neither the time of the last byte nor the zxid in each reply's header. The server has applied all
+// writes up to that zxid.
 //
-// observedConn also omits needless pings. The library sends a ping in each third of the session's
-// time-out, whatever else it sends.
+// It also omits needless pings, because the library sends a ping in each third of the session's
+// timeout, even if it sends other requests.
 type observedConn struct {
 	net.Conn
 	own     *lastRead
@@ -22,11 +22,11 @@ type observedConn struct {
 	timeout atomic.Int64 // of the session, as granted by the server; 0 if unknown
 	sent    atomic.Int64 // time of the last bytes except pings, in own's units
 
-	// The fields below are used by the one goroutine that reads.
+	// Only the reading goroutine uses the fields below.
 	head  [16]byte // of the frame: its length and, except in the first frame, xid and zxid
 	have  int      // bytes of head
 	left  int      // remaining bytes of the frame
-	begun bool     // the first frame, which has another header, was read
+	begun bool     // the first frame, which has a different header, was read
 }
 
 func newObservedConn(conn net.Conn, server *lastRead) *observedConn {
@@ -48,9 +48,10 @@ func (t *observedConn) Read(p []byte) (int, error) {
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
 // Write sends everything except needless pings. A ping is needless if the last request was sent
-// less than half of the pings' interval ago, and something was read since. The next ping follows
-// that request by at most half of the session's time-out. The server ends the session after a whole
-// time-out without requests. The library ends the connection if nothing comes for two thirds of it.
+// less than half a ping interval ago and something has been read since then. The next ping then
+// follows the last request within half of the session's timeout. The server ends the session after
+// a whole timeout without requests. The library ends the connection if nothing arrives for two
+// thirds of the timeout.
 func (t *observedConn) Write(p []byte) (int, error) {
 	now := t.own.now()
 	if bytes.Equal(p, ping) {
@@ -64,7 +65,7 @@ func (t *observedConn) Write(p []byte) (int, error) {
 	return t.Conn.Write(p)
 }
 
-// lastRead is the time of the last byte received. It is safe for concurrent use.
+// lastRead is the time at which the last byte arrived. A lastRead is safe for concurrent use.
 type lastRead struct {
 	start time.Time
 	heard atomic.Int64 // time since start
@@ -76,10 +77,10 @@ func (v *lastRead) now() int64 { return int64(time.Since(v.start)) }
 
 func (v *lastRead) touch() { v.heard.Store(v.now()) }
 
-// silence returns for how long nothing has been read.
+// silence returns the time since the last read.
 func (v *lastRead) silence() time.Duration { return time.Duration(v.now() - v.heard.Load()) }
 
-// silentSince reports whether nothing has been read since a given moment.
+// silentSince reports whether nothing has been read since the given time.
 func (v *lastRead) silentSince(moment time.Time) bool {
 	return v.heard.Load() < int64(moment.Sub(v.start))
 }

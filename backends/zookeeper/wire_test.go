@@ -23,7 +23,7 @@ func (e *wireEnd) Read(p []byte) (int, error) {
 }
 
 // TestPingsLeftOut: a ping is omitted soon after an answered request. It is sent after an
-// unanswered one, after an old one, and while the session's time-out is unknown.
+// unanswered request, after an old request, and while the session's time-out is unknown.
 func TestPingsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 6 * time.Second // the pings' interval is 2 s
@@ -52,7 +52,7 @@ func TestPingsLeftOut(t *testing.T) {
 			t.Error("a request was not sent")
 		}
 		time.Sleep(time.Millisecond)
-		// Version 0, the time-out in ms, a session, an empty password.
+		// The reply has version 0, the time-out in ms, a session, and an empty password.
 		receive([]byte{0, 0, 0, 20, 0, 0, 0, 0, 0, 0, byte(timeout / time.Millisecond >> 8), byte(timeout / time.Millisecond & 0xff),
 			0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0})
 		for _, c := range []struct {

@@ -13,7 +13,6 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// backendName is the backend's name in Info and of its Opener.
 const backendName = "zookeeper"
 
 // Backend is a namespace on a ZooKeeper ensemble. It implements driver.Backend and is safe for
@@ -27,8 +26,8 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace on the ensemble of servers, each host:port. The context limits the
-// opening only. o may be nil. An error says in one line what to change.
+// Open opens a namespace on an ensemble. Each server has the form host:port. The context limits
+// only Open itself, and o may be nil. An error explains in one line what to change.
 func Open(ctx context.Context, servers []string, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, servers, namespace, o, func(s changelog.Store) changelog.Store { return s },
 		func(s kv.Store) kv.Store { return s })
@@ -58,14 +57,13 @@ func open(ctx context.Context, servers []string, namespace string, o *Options,
 	return &Backend{Backend: b, store: s, identity: keys.Identity(), opened: s.identity.Load()}, nil
 }
 
-// pipeline is the number of batches of one call in flight. Each has a change log.
+// pipeline is the maximum number of batches that one call has in flight. Each has a change log.
 const pipeline = 4
 
-// limits returns the limits of namespaces below a root.
 func limits(root string) kv.Options {
 	return kv.Options{
-		// A node that is created again has the previous node's versions, so a previous holder's
-		// write could pass.
+		// A recreated node repeats the versions of the deleted node, so a previous holder's write
+		// could succeed.
 		Limits: driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond,
 			RecordsStay: true},
 		Pipeline: pipeline,
@@ -73,8 +71,8 @@ func limits(root string) kv.Options {
 	}
 }
 
-// fit returns how many transactions fit in one packet, for names that root makes longer than their
-// keys. A server that gets a larger packet ends the connection.
+// fit returns the number of transactions that fit in one packet. Because of the root, names are
+// longer than their keys. If a packet is too large, the server ends the connection.
 func fit(txns []kv.Txn, root int) int {
 	const reserve = changelog.MaxPiggybackBytes + 16<<10 // the guard, the piggybacked transaction and their names
 	size := 0
@@ -92,7 +90,7 @@ func fit(txns []kv.Txn, root int) int {
 	return len(txns)
 }
 
-// connect makes a store on which kv can open the namespace.
+// connect creates a store on which kv can open the namespace.
 func connect(ctx context.Context, servers []string, namespace string, o *Options) (*store, *Options, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -116,8 +114,8 @@ func connect(ctx context.Context, servers []string, namespace string, o *Options
 	return s, opts, nil
 }
 
-// prepare makes the directories of a namespace. Unless makeNew is set, the namespace must
-// exist. Otherwise, the store may be the wrong one, and prepare writes nothing into it.
+// prepare creates a namespace's directories. Unless makeNew is set, prepare writes nothing if the
+// namespace does not exist, because the store may be the wrong one.
 func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) error {
 	lk, err := s.writes.link(ctx)
 	if err != nil {
@@ -161,8 +159,8 @@ func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) err
 	return nil
 }
 
-// makeFixed makes a directory unless it exists. It reads first, because reading needs no rights on
-// the parent.
+// makeFixed creates a directory unless it exists. A read comes first, because it needs no
+// permission on the parent.
 func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 	if exists, _, err := c.Exists(node); err != nil || exists {
 		return err
@@ -170,10 +168,10 @@ func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 	return create(c, node, acl)
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An
-// operator calls it after restoring the ensemble from a backup. See kv.RaiseFloor. It needs no
-// Create. If Options.Admins names administrators, only they may write the identity, and
-// Options.User must be one of them.
+// RaiseFloor ensures that all future tokens of a namespace exceed the given token. Call RaiseFloor
+// after restoring the ensemble from a backup. See kv.RaiseFloor. RaiseFloor ignores Options.Create.
+// If Options.Admins is set, only administrators may write the identity, and Options.User must be
+// one of them.
 func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
 	if o != nil {
 		c := *o
@@ -188,12 +186,12 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 	return joined(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
 }
 
-// GuardOps returns operations to put at the front of a caller's Multi on the same ensemble.
-// With them, the Multi takes effect if and only if the fence is the shard's current grant at
-// that point of the store's order (rule F1). Otherwise, it is refused with zk.ErrBadVersion or
-// zk.ErrNoNode at one of them. The caller's connection needs the right to read the namespace.
-// If the fence is not current, GuardOps returns *driver.FencedError. The operations stay valid
-// as long as this lease and this Backend, and may be kept that long.
+// GuardOps returns operations to put at the front of the caller's Multi on the same ensemble. With
+// these operations, the Multi takes effect only if the fence is current at that time (rule F1).
+// Otherwise, the Multi is refused with zk.ErrBadVersion or zk.ErrNoNode at one of these operations.
+// The caller's connection needs permission to read the namespace. If the fence is not current,
+// GuardOps returns *driver.FencedError. The caller can reuse the operations as long as the lease is
+// valid and the Backend is open.
 func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, error) {
 	conditions, err := kv.Guard(ctx, b.Backend, fence)
 	if err != nil {

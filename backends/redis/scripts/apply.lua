@@ -1,12 +1,11 @@
 #!lua
 -- Applies a batch of conditional transactions, in one step.
 --
--- KEYS: records, names, feeds of the state, the logs and the heartbeats, then the feed
--- of each session whose heartbeat is written.
--- ARGV: the server's history, the window of the feeds, the names to read before the
--- batch, their number first; the guard's conditions; the transactions.
--- Answers the history has changed, records are lost, the guard was refused, or the
--- results: see answer.go.
+-- KEYS: records, names, feeds of the state, the logs and the heartbeats, then the feed of each
+-- session whose heartbeat is written. ARGV: the server's history; the window of the feeds; the
+-- number of names to read before the batch, and these names; the guard's conditions; the
+-- transactions. Answers that the history has changed, records are lost, or the guard was refused,
+-- or with the results: see answer.go.
 local info = redis.call('INFO', 'replication')
 if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_replid:' .. ARGV[1], 1, true)) then
   return {'history'}
@@ -90,7 +89,7 @@ for _, t in ipairs(txns) do
         record = rev .. ' ' .. value
         puts[#puts + 1] = name
         puts[#puts + 1] = record
-        if not (place[name] and was[place[name]]) then -- else it has its name
+        if not (place[name] and was[place[name]]) then -- otherwise it already has its name
           added[#added + 1] = 0
           added[#added + 1] = name
         end
@@ -121,8 +120,8 @@ for _, c in ipairs({{'HSET', records, 'x', '1'}, {'HDEL', records, 'x'}, {'ZADD'
   end
 end
 
--- In this order a command that the server refuses leaves no record without its name
--- and no change untold.
+-- In this order, a command that the server refuses leaves no record without its name and no change
+-- unreported.
 local function each(command, key, list)
   for lo = 1, #list, 1000 do redis.call(command, key, unpack(list, lo, math.min(lo + 999, #list))) end
 end

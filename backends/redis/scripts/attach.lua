@@ -1,16 +1,15 @@
 #!lua
--- Records the history under which the server goes on with a namespace, and begins the
--- namespace if it has no records. KEYS: records, names, feeds, and one that is free.
--- ARGV: the server's history, the record that is expected, the one to write without what
--- it says of former histories, the first revision, by how much the revision is raised
--- when the history becomes another one, and of how many former ones the record tells.
--- Answers whether it did, the record that is there, and the revision.
+-- Records the history under which the server continues a namespace, and begins the namespace if it
+-- has no records. KEYS: records, names, feeds, and a free key. ARGV: the server's history, the
+-- expected record, the new record without its past, and the first revision. Then follow the amount
+-- by which a different history raises the revision, and the number of previous histories to keep.
+-- Answers whether it wrote the record, the current record, and the revision.
 local info = redis.call('INFO', 'replication')
 if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_replid:' .. ARGV[1], 1, true)) then
   return {'history'}
 end
--- Every command that is needed later is tried on a free key, so that opening says at once
--- which right is missing.
+-- Every command that is needed later is tried on a free key, so that opening immediately reports a
+-- missing right.
 redis.call('DEL', KEYS[6])
 redis.call('XADD', KEYS[6], '1-0', 'c', '')
 redis.call('XREAD', 'COUNT', '1', 'STREAMS', KEYS[6], '0')
@@ -33,8 +32,8 @@ else
   if not rev then return {'lost'} end
   local was, past = string.match(history, '^(%S+) %S+ %S+ %S+ (%S+)$')
   if was and was ~= ARGV[1] then
-    -- What was written here is in the past of this server: a process that knows of more
-    -- than that sees it, and no revision that somebody saw before is given again.
+    -- The past records the revision reached here. A process that knows a later one detects the
+    -- loss, and no revision that was seen is assigned again.
     local last = {was .. ':' .. rev}
     for one in string.gmatch(past, '[^,-]+') do
       if #last < tonumber(ARGV[6]) then last[#last + 1] = one end

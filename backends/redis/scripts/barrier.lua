@@ -1,7 +1,6 @@
 #!lua
--- Writes what changes nothing, so that WAIT behind it waits for all that was written
--- before. KEYS: records, and a key that is free. ARGV: the server's history. Answers the
--- revision.
+-- Makes a write that changes nothing, so that the following WAIT covers all earlier writes. KEYS:
+-- records, and a free key. ARGV: the server's history. Answers the revision.
 local info = redis.call('INFO', 'replication')
 if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_replid:' .. ARGV[1], 1, true)) then
   return {'history'}

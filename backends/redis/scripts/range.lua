@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- Reads records in the order of their names. KEYS: records, names. ARGV: the server's
--- history, the first name and the one that ends the range, as ZRANGEBYLEX has them, the
--- number of records and of bytes at which the page ends, whether to leave out the values,
--- and the length of the longest value to answer, or 0. Answers whether the range goes on, and
--- names and records, of a longer value the revision, ':' and its length.
+-- Reads records in the order of their names. KEYS: records, names. ARGV: the server's history, and
+-- the first name and the end of the range in the form of ZRANGEBYLEX. Then follow the numbers of
+-- records and bytes at which the page ends, whether to omit values, and the longest value's length,
+-- or 0. Answers whether the range continues, names, and records. Instead of a longer value, answers
+-- the revision, ':' and its length.
 local info = redis.call('INFO', 'replication')
 if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_replid:' .. ARGV[1], 1, true)) then
   return {'history'}
@@ -24,7 +24,7 @@ for lo = 1, math.min(#found, limit), 100 do
     local record = part[i - lo + 1]
     if not record then return {'lost'} end
     if ARGV[6] == '1' then record = string.match(record, '^%d+') .. ' ' end
-    room = room - #found[i] - #record -- what is left out is read all the same
+    room = room - #found[i] - #record -- an omitted record was read, too
     if largest > 0 and #record > largest then
       local rev = string.match(record, '^%d+')
       local length = #record - #rev - 1

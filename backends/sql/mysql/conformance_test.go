@@ -39,8 +39,7 @@ func TestConformance(t *testing.T) {
 	conformance.Test(t, h)
 }
 
-// TestConformanceRestart runs the cases for which the server is killed and started
-// again.
+// TestConformanceRestart runs the cases in which the server is killed and restarted.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -58,9 +57,9 @@ func TestConformanceRestart(t *testing.T) {
 	conformance.TestCases(t, h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
 }
 
-// harness runs the suite with backends that use dsn. Its own access to the database
-// is direct. Each case has its own namespace.
-// Other DSNs are other doors to the database.
+// harness runs the suite with backends that use dsn. The harness itself accesses the database
+// through direct. Each case has a separate namespace. The DSNs in others reach the same database in
+// other ways.
 func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers.DSN) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
@@ -110,8 +109,8 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 	}
 }
 
-// certified returns a guard of transactions that may be refused when they commit, with an error
-// that allows a retry.
+// certified returns a guard whose transactions may be refused when they commit, with an error that
+// allows a retry.
 func certified(g conformance.Guard) conformance.Guard {
 	begin := g.Begin
 	g.Begin = func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
@@ -130,7 +129,7 @@ func certified(g conformance.Guard) conformance.Guard {
 	return g
 }
 
-// unbound removes the schema's checks, and gives columns wider types, as an administrator may.
+// unbound removes the schema's checks and widens the columns' types, as an administrator may.
 func unbound(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT CONCAT('ALTER TABLE ', table_name, ' DROP CONSTRAINT ', constraint_name)
@@ -163,7 +162,7 @@ FROM information_schema.table_constraints WHERE table_schema = database() AND co
 	}
 }
 
-// TestBounds: the schema accepts the largest values, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and refuses larger ones.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)

@@ -15,14 +15,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// connections holds the connections for one purpose. One call at a time uses each, with
-// statements prepared once on it. COMMIT is sent as a statement, because a Commit of
-// database/sql cannot be cancelled. It is safe for concurrent use.
+// connections is a pool of connections for one purpose, and is safe for concurrent use. Each
+// connection serves one call at a time and prepares each statement once. COMMIT is sent as a
+// statement, because database/sql's Commit cannot be cancelled.
 type connections struct {
 	db        *sql.DB
 	stmts     *engine.Statements
 	slots     chan struct{}
-	keep      int  // number that stay open without a call
+	keep      int  // number of connections that stay open when idle
 	certifies bool // see certifies
 
 	mu   sync.Mutex
@@ -35,7 +35,8 @@ type connection struct {
 	used bool // by an earlier call
 }
 
-// newConnections makes at most n connections, each of which runs the statements first.
+// newConnections returns a pool of at most n connections, each of which first runs the given
+// statements.
 func newConnections(cfg *mysql.Config, stmts *engine.Statements, n int, on server, first ...string) (*connections, error) {
 	c, err := mysql.NewConnector(cfg)
 	if err != nil {
@@ -64,7 +65,7 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return conn, nil
 }
 
-// acquire returns a connection, which must be released or dropped.
+// acquire returns a connection that the caller must release or drop.
 func (p *connections) acquire(ctx context.Context) (*connection, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -96,7 +97,7 @@ func (p *connections) acquire(ctx context.Context) (*connection, error) {
 	return &connection{conn: conn, prep: engine.Prepare(conn, p.stmts)}, nil
 }
 
-// release keeps an idle connection, or closes it if enough are kept.
+// release keeps the connection for reuse, or closes it if enough idle connections are kept.
 func (p *connections) release(l *connection) {
 	l.used = true
 	p.mu.Lock()
@@ -111,28 +112,28 @@ func (p *connections) release(l *connection) {
 	<-p.slots
 }
 
-// drop closes a connection, and ends what runs on it.
+// drop closes a connection, which ends any statement running on it.
 func (p *connections) drop(l *connection) {
 	l.close()
 	<-p.slots
 }
 
-// close closes the connection permanently, because the pool would hand it out again. An error
-// here means that it is already closed.
+// ErrBadConn keeps the pool from handing the connection out again. An error means that the
+// connection was already closed.
 func (l *connection) close() {
 	_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	_ = l.prep.Close()
 	_ = l.conn.Close()
 }
 
-// close closes the connections. None may be in use.
+// All connections must be idle.
 func (p *connections) close() error {
 	p.doubt()
 	return p.db.Close()
 }
 
-// doubt closes the kept connections after a call without an answer. Whatever silenced one
-// connection has often silenced others, and each would cost a call.
+// After a call received no answer, doubt closes the idle connections. The cause often affects them
+// too, and a call would fail on each of them.
 func (p *connections) doubt() {
 	p.mu.Lock()
 	idle := slices.Clone(p.idle)
@@ -143,9 +144,8 @@ func (p *connections) doubt() {
 	}
 }
 
-// with runs do on a connection. If do fails because a kept connection had ended, with runs do
-// again on another. So do must be safe to repeat after such a failure. with drops a connection
-// on which something failed.
+// A call that fails because a kept connection had ended is repeated on another connection, so it
+// must be safe to repeat. A connection is kept only if the call reports that it can be.
 func (p *connections) with(ctx context.Context, do func(l *connection) (keep bool, err error)) error {
 	for {
 		l, err := p.acquire(ctx)
@@ -172,7 +172,7 @@ func (p *connections) with(ctx context.Context, do func(l *connection) (keep boo
 	}
 }
 
-// staleError is the error of a call without effect, on a connection that had ended.
+// staleError reports that a call had no effect because its connection had already ended.
 type staleError struct{ err error }
 
 func (e *staleError) Error() string { return e.err.Error() }

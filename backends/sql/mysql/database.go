@@ -19,19 +19,19 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// smallestPacket is the size of statement that the server must accept at least. It covers the
-// keys and values of a write (1 MiB), with ample room for the rest of the statement.
+// smallestPacket is the smallest max_allowed_packet that the backend accepts. It leaves ample room
+// beyond a write's keys and values (1 MiB).
 const smallestPacket = 4 << 20
 
-// If a DSN lacks its "@" or its "/", the driver mistakes a part of the password for the network
-// or the database. So no error quotes their names.
+// If a DSN lacks "@" or "/", the driver mistakes part of the password for the network or the
+// database name. Therefore, errors quote neither name.
 var (
 	database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
 	network  = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
 )
 
-// parse reads the DSN and sets what the backend relies on. It refuses a DSN with which credentials
-// or leases would be sent in the clear.
+// parse reads the DSN and adds the settings that the backend relies on. It refuses a DSN that would
+// send credentials or leases in the clear.
 func parse(dsn string, o *Options) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || !network.MatchString(cfg.Net) {
@@ -57,7 +57,7 @@ func parse(dsn string, o *Options) (*mysql.Config, error) {
 	return cfg, err
 }
 
-// withName returns a copy of the configuration that checks the server's name.
+// withName returns a copy of the configuration that makes TLS check the server's name.
 func withName(c *tls.Config, addr string) *tls.Config {
 	c = c.Clone()
 	if host, _, err := net.SplitHostPort(addr); err == nil && c.ServerName == "" {
@@ -78,12 +78,12 @@ func loopback(cfg *mysql.Config) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// tables returns the beginning of every table's name in a statement.
+// tables returns the qualified prefix of all table names.
 func tables(cfg *mysql.Config, o *Options) string { return "`" + cfg.DBName + "`." + o.TablePrefix }
 
-// Migrate creates the tables, or brings them up to date, as the user in dsn. It changes nothing if
-// they are up to date, and refuses tables newer than this program knows. If it was interrupted, it
-// can be repeated. Grant rights to the run-time user afterwards.
+// Migrate creates or updates the tables as the user specified in dsn. Migrate changes nothing if
+// the tables are up to date, and refuses tables that are newer than this program. An interrupted
+// Migrate can be repeated. After Migrate, grant permissions to the run-time user.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -99,10 +99,9 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	return err
 }
 
-// server describes the server of a connection.
 type server struct{ mariadb, certifies bool }
 
-// settings returns the statements that each connection runs first, whatever the server's defaults.
+// Each connection first runs these statements, which override the server's defaults.
 func (s server) settings() []string {
 	list := []string{"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0"}
 	if s.certifies { // a node waits until it has the commits that another node acknowledged
@@ -111,7 +110,8 @@ func (s server) settings() []string {
 	return list
 }
 
-// prepareDatabase verifies that the server and the tables can be used, and migrates if it may.
+// prepareDatabase checks that the server and the tables are usable, and migrates the tables if
+// Options.Migrate is set.
 func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (on server, err error) {
 	c := cfg.Clone()
 	c.MultiStatements = true // migrations have many statements
@@ -177,7 +177,6 @@ func opening(err error) error {
 	return fmt.Errorf("tenure: opening the database: %w", err)
 }
 
-// checkServer refuses servers and settings under which a rule would not hold.
 func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) {
 	var version, format string
 	var readOnly, binlog bool
@@ -216,9 +215,8 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) 
 	return on, nil
 }
 
-// certifies reports whether the server is a node of Galera. Galera certifies the transactions
-// of all nodes when they commit, by the rows that they changed. A lock on one node has no
-// effect on another.
+// certifies reports whether the server is a Galera node. At commit, Galera certifies the rows that
+// a transaction changed. A lock on one node has no effect on another.
 func certifies(ctx context.Context, conn *stdsql.Conn) (bool, error) {
 	rows, err := conn.QueryContext(ctx,
 		"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
@@ -266,9 +264,9 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 	return version, err
 }
 
-// claimMigration lets one process of a cluster migrate. It uses a table, because migrate's lock
-// covers only one node. If two nodes of MariaDB create a view at the same time, one hangs. A
-// claim that is a minute old belongs to a process that died.
+// claimMigration ensures that only one process in a cluster migrates. It uses a table, because the
+// lock in migrate covers only one node. If two MariaDB nodes create a view concurrently, one of
+// them hangs. A claim older than a minute belongs to a dead process.
 func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables string) error {
 	for {
 		_, err := conn.ExecContext(ctx, "CREATE TABLE "+prefix+"migration (id INT PRIMARY KEY) ENGINE = InnoDB")
@@ -289,8 +287,8 @@ func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables strin
 	}
 }
 
-// migrate reads the version again under a lock, because another process may have just migrated. The
-// lock belongs to the connection, and ends with it.
+// migrate rereads the version under a lock, because another process may have just migrated. The
+// lock ends with the connection.
 func migrate(ctx context.Context, conn *stdsql.Conn, m sqlschema.Migrations) error {
 	const lock = "tenure migration"
 	for {

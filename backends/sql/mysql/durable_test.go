@@ -19,8 +19,8 @@ import (
 
 var roundsFlag = flag.Int("rounds", 3, "how often TestReadsSurviveKill kills its server")
 
-// unflushed is a server on which a test can commit as InnoDB does before its log is flushed: every
-// reader sees the commit, and a crash takes it back.
+// unflushed is a server on which a test can commit without a flush, as InnoDB does before it
+// flushes its log. Every reader sees the commit, and a crash loses it.
 type unflushed struct {
 	*servers.Server
 	dsn servers.DSN
@@ -77,7 +77,7 @@ func (u unflushed) open(t *testing.T, namespace string) *Backend {
 	return b
 }
 
-// kept reports whether the change is there after a crash immediately after the read.
+// kept reports whether the change survives a crash immediately after the read.
 func (u unflushed) kept(t *testing.T, namespace string, change, read func() error) bool {
 	t.Helper()
 	before := u.content(t, namespace)
@@ -100,8 +100,8 @@ func (u unflushed) kept(t *testing.T, namespace string, change, read func() erro
 	return after == changed
 }
 
-// TestReadIsDurable: if the driver returns data of a commit that InnoDB shows and has not flushed,
-// the data survives a crash of the server.
+// TestReadIsDurable: if the driver returns data of a commit that InnoDB shows but has not flushed,
+// the data survives a server crash.
 func TestReadIsDurable(t *testing.T) {
 	t.Parallel()
 	u := newUnflushed(t)
@@ -276,8 +276,9 @@ func TestReadIsDurable(t *testing.T) {
 	}
 }
 
-// TestHeartbeatTakenBack: if a heartbeat's version was seen, and a crash took it back, it does not
-// come again. It would look like silence, and the session could be evicted.
+// TestHeartbeatTakenBack: if a crash loses a heartbeat whose version was seen, no later heartbeat
+// has the same version. A repeated version would look like silence, and the session could be
+// evicted.
 func TestHeartbeatTakenBack(t *testing.T) {
 	t.Parallel()
 	u := newUnflushed(t)
@@ -324,7 +325,8 @@ func TestHeartbeatTakenBack(t *testing.T) {
 	}
 }
 
-// TestBarriers: data known to be durable costs no barrier, and each page with newer data costs one.
+// TestBarriers: reads of data that is known to be durable need no barrier, and each page with newer
+// data needs one.
 func TestBarriers(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -393,9 +395,9 @@ func TestBarriers(t *testing.T) {
 	}
 }
 
-// TestReadsSurviveKill kills the server while many processes commit and others read: data that a
-// reader saw is there when the server is back. Without barriers it fails in most rounds if a flush
-// takes 60 ms, and in few on a fast disk. TestReadIsDurable needs no luck.
+// TestReadsSurviveKill kills the server while many processes commit and others read. Data that a
+// reader saw must exist after the restart. Without barriers, the test fails in most rounds if a
+// flush takes 60 ms, but in few rounds on a fast disk. TestReadIsDurable does not depend on chance.
 func TestReadsSurviveKill(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
@@ -421,7 +423,7 @@ func TestReadsSurviveKill(t *testing.T) {
 	}
 }
 
-// sight is what a reader saw of a namespace.
+// sight is the state of a namespace that a reader saw.
 type sight struct {
 	token driver.Token // the highest
 	heads map[driver.ShardID]driver.Seq
@@ -434,7 +436,7 @@ func (s sight) commits() (n driver.Seq) {
 	return n
 }
 
-// beyond reports whether s has something that now lacks.
+// beyond reports whether s contains something that now lacks.
 func (s sight) beyond(now sight) bool {
 	for shard, seq := range s.heads {
 		if seq > now.heads[shard] {
@@ -444,7 +446,6 @@ func (s sight) beyond(now sight) bool {
 	return s.token > now.token
 }
 
-// shown reads everything.
 func shown(t *testing.T, b driver.Backend) sight {
 	t.Helper()
 	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
@@ -465,7 +466,7 @@ func shown(t *testing.T, b driver.Backend) sight {
 	return s
 }
 
-// readUntilKilled returns what readers saw of writers, until the server was killed.
+// readUntilKilled returns the writers' commits that readers saw until the server was killed.
 func readUntilKilled(t *testing.T, server *servers.Server, dsn servers.DSN, namespace string) sight {
 	const writers, enough = 24, 100
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Error numbers of the server that need special treatment.
+// These server error numbers need special treatment.
 const (
 	errTableExists     = 1050
 	errNoTable         = 1146
@@ -33,7 +33,7 @@ func number(err error) uint16 {
 	return 0
 }
 
-// explain returns what to change about a server's error.
+// explain returns a remedy for a server error.
 func explain(err error) string {
 	switch number(err) {
 	case errDeadlock:
@@ -60,7 +60,7 @@ func explain(err error) string {
 	return ""
 }
 
-// denied wraps the server's refusal because of a right or a setting (E5).
+// denied marks errors that are caused by a permission or a setting (E5).
 func denied(err error) error {
 	switch number(err) {
 	case errReadOnlyOption, errReadOnlyServer, errReadOnlyTx, errSafeUpdates, 1044, 1045, 1142, 1143, 1227, 1370, 1698:
@@ -69,8 +69,8 @@ func denied(err error) error {
 	return err
 }
 
-// notApplied classifies an error from before COMMIT was sent, in a transaction that is rolled back
-// or whose connection is closed. The transaction certainly has no effect (E1).
+// notApplied classifies an error that occurred before COMMIT was sent. The transaction is rolled
+// back, or its connection is closed, so the transaction certainly has no effect (E1).
 func notApplied(err error) error {
 	if err == nil || driver.NotApplied(err) {
 		return err
@@ -81,7 +81,8 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
 }
 
-// commitFailed classifies the error of COMMIT. After most errors, the outcome is unknown.
+// commitFailed classifies an error returned by COMMIT. After most such errors, the outcome is
+// unknown.
 func commitFailed(err error) error {
 	switch number(err) {
 	case errDeadlock, errLockWait, errReadOnlyOption, errReadOnlyServer:
@@ -90,8 +91,8 @@ func commitFailed(err error) error {
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
 }
 
-// stale reports whether the connection had ended, perhaps long before its use. For a statement
-// prepared on an ended connection, database/sql returns ErrConnDone.
+// stale reports whether the connection ended before this call. For a statement prepared on a closed
+// connection, database/sql returns ErrConnDone.
 func stale(err error) bool {
 	return errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, stdsql.ErrConnDone)
 }

@@ -13,8 +13,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// examination reads what Examine judges: settings, and the user's rights on the whole server and on
-// the whole database, beyond those on the tables.
+// examination reads the settings, and the user's privileges on the whole server and on the whole
+// database.
 const examination = `SELECT UTC_TIMESTAMP(6), CURRENT_USER(), @@global.innodb_flush_log_at_trx_commit, @@global.log_bin,
   @@global.sync_binlog, @@global.innodb_doublewrite,
   COALESCE((SELECT GROUP_CONCAT(DISTINCT privilege_type ORDER BY privilege_type SEPARATOR ', ')
@@ -51,7 +51,6 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return append(x.findings(), examine.Clock(before, server, after)), nil
 }
 
-// examined is the server's answer.
 type examined struct {
 	user, doublewrite string
 	flush, sync       int
@@ -89,7 +88,6 @@ func (x *examined) findings() []driver.Finding {
 	return out
 }
 
-// short shortens a list of rights to a line.
 func short(rights string) string {
 	const most = 8
 	list := strings.Split(rights, ", ")

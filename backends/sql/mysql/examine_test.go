@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestExamine: there is a finding for a user with rights beyond the tables, and none for the
+// TestExamine: there is a finding for a user with privileges beyond the tables, but none for the
 // recipe's run-time user.
 func TestExamine(t *testing.T) {
 	t.Parallel()
@@ -39,7 +39,8 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting with which a crash loses writes has a remedy, and no other has.
+// TestExamined: each setting that makes a crash lose writes has a remedy, and no other setting has
+// one.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	good := examined{user: "app@%", doublewrite: "1", flush: 1}

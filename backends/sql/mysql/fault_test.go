@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestKilledAtCommit ends the connection 200 times from the server's side, while it commits or just
-// before.
+// TestKilledAtCommit makes the server end the connection 200 times, during a commit or just before
+// it.
 func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
@@ -60,7 +60,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestPings: a ping waits for no read.
+// TestPings: a ping does not wait for reads.
 func TestPings(t *testing.T) {
 	t.Parallel()
 	o, err := (&Options{Migrate: true, Create: true}).withDefaults()
@@ -87,14 +87,14 @@ func TestPings(t *testing.T) {
 	enginetest.CheckPings(t, b, st, readConns)
 }
 
-// TestPageBytes: the rest of a log beyond a page is not sent.
+// TestPageBytes: the server does not send the part of a log that exceeds a page.
 func TestPageBytes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestReadOnly: on a read-only server nothing is granted or committed, no session is lost, and
+// TestReadOnly: on a read-only server, nothing is granted or committed, no session is lost, and
 // everything can be read.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestStoppedTransaction(t *testing.T) {
 	}
 }
 
-// TestLockWaitAndDeadlock: a wait for a lock, and a deadlock, are refusals.
+// TestLockWaitAndDeadlock: a lock wait and a deadlock both count as refusals.
 func TestLockWaitAndDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -196,12 +196,12 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 	}
 }
 
-// awaitLockWait returns when a statement of the database waits for a lock.
+// awaitLockWait returns when a statement in the database waits for a lock.
 func awaitLockWait(t *testing.T, dsn servers.DSN) {
 	t.Helper()
 	admin := setup.DB(t, pool.Get(t, servers.MariaDB, nil).Admin())
 	ample.Wait(t, "no statement waits for a lock", func() bool {
-		// InnoDB renews that table only when it was not read for 100 ms.
+		// InnoDB renews the table only if it was not read for 100 ms.
 		time.Sleep(150 * time.Millisecond)
 		var waiting int
 		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
@@ -213,7 +213,8 @@ ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, d
 	})
 }
 
-// TestTooSlow: a call ends with its context although a lock is taken, and heartbeats continue.
+// TestTooSlow: a call ends with its context although another transaction holds a lock, and
+// heartbeats continue.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -295,7 +296,7 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
-// TestWakes: commits wake no Observe of the same process.
+// TestWakes: commits do not wake Observe in the same process.
 func TestWakes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -311,7 +312,7 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, b, b, calls)
 }
 
-// TestHeartbeatTable beats for 200 members and checks what is left in the table.
+// TestHeartbeatTable sends heartbeats for 200 members, and checks the size of the table afterwards.
 func TestHeartbeatTable(t *testing.T) {
 	t.Parallel()
 	pages := heartbeats(t, pool.Get(t, servers.MariaDB, nil).Database(t), 200, 20)
@@ -321,7 +322,8 @@ func TestHeartbeatTable(t *testing.T) {
 	}
 }
 
-// heartbeats returns the pages, of 16 KiB, of the table afterwards.
+// heartbeats sends the heartbeats, and returns the number of the table's pages, of 16 KiB,
+// afterwards.
 func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int) {
 	sqlfault.Heartbeats(t, open(t, dsn, Options{}), members, rounds)
 	db := setup.DB(t, dsn)

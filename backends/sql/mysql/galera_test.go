@@ -5,12 +5,14 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // galera is a cluster in which the first node can be behind the others.
@@ -46,7 +48,8 @@ func newGalera(t *testing.T, nodes int, config ...string) *galera {
 		t.Cleanup(func() { b.Close() })
 		g.backend = append(g.backend, b)
 	}
-	// The first node's writes begin while it is behind, as if they had begun before.
+	// The first node's writes begin while the node is behind, as if they had begun before it fell
+	// behind.
 	l, err := g.backend[0].my.data.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +68,8 @@ func (g *galera) exec(node int, text string, args ...any) {
 	}
 }
 
-// lag makes the first node wait for a table, so that it applies no writes of others until end is
-// called.
+// lag makes the first node wait for a table, so that it applies no writes from other nodes until
+// end is called.
 func (g *galera) lag() (end func()) {
 	g.t.Helper()
 	conn, err := g.dbs[0].Conn(g.t.Context())
@@ -86,8 +89,8 @@ func (g *galera) lag() (end func()) {
 	}
 }
 
-// behind runs a call through the first node while that is behind, until the call ends or certainly
-// runs.
+// behind starts a call through the first node while that node is behind. The node catches up when
+// the call ends or has certainly begun.
 func (g *galera) behind(before func(), call func() error) error {
 	g.t.Helper()
 	end := g.lag()
@@ -104,7 +107,7 @@ func (g *galera) behind(before func(), call func() error) error {
 	return <-done
 }
 
-// fenced runs a transaction of the application on a node.
+// fenced runs an application's transaction on a node.
 func (g *galera) fenced(node int, f driver.Fence, stale bool) error {
 	ctx := g.t.Context()
 	tx, err := g.dbs[node].BeginTx(ctx, nil)
@@ -121,7 +124,6 @@ func (g *galera) fenced(node int, f driver.Fence, stale bool) error {
 	return tx.Commit()
 }
 
-// again repeats a call that was certainly not applied.
 func again(t *testing.T, call func() error) error {
 	t.Helper()
 	for range 50 {
@@ -159,17 +161,58 @@ func (g *galera) join(node int, name string) driver.Session {
 	return s
 }
 
-// TestDoors runs the suite across two nodes of a cluster of three with one server_id.
+// TestDoors runs the suite across two nodes of a three-node cluster with one server_id.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Galera)
 	members := servers.NewCluster(t, servers.Galera, 3, &servers.Options{NoSync: true, Config: []string{"server-id = 7"}}).Members()
 	dsn := members[0].Database(t).With("interpolateParams", "true").With("wsrep_sync_wait", "1")
-	conformance.TestDoors(t, harness(t, dsn, dsn, Options{}, dsn.At(members[1].Addr())), nil)
+	other := dsn.At(members[1].Addr())
+	h := harness(t, dsn, dsn, Options{}, other)
+	besideMembers(t, dsn, other)
+	conformance.TestDoors(t, h, nil)
 }
 
-// TestStaleWrites: a node of Galera that is behind does not know of a takeover through another
-// node. No write under the former lease may be applied: by a fence in a transaction of the
+// besideMembers: what a member writes through another node spoils no transaction of the harness.
+func besideMembers(t *testing.T, dsn, other servers.DSN) {
+	t.Helper()
+	store := &sqlfault.Database{DB: setup.DB(t, dsn), Namespace: "beside"}
+	b, err := Open(t.Context(), other.Reveal(), store.Namespace, &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(strings.Repeat("b", 32)), Node: "b", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	restore, err := store.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, begun, done := setup.DB(t, other), make(chan struct{}), make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		for n := 0; ctx.Err() == nil; n++ { // the row comes and goes, so an error is no matter here
+			_, _ = db.ExecContext(ctx, "UPDATE tenure_beats SET version = version + 1 WHERE namespace = 'beside'")
+			if n == 0 {
+				close(begun)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	<-begun
+	for range 10 {
+		if err := restore(t.Context()); err != nil {
+			t.Errorf("restore beside a writer: %v", err)
+		}
+	}
+	stop()
+	<-done
+}
+
+// TestStaleWrites: a Galera node that is behind does not know of a takeover through another node.
+// No write under the former lease may be applied, whether by a fenced transaction of the
 // application, by Commit, or under a lock.
 func TestStaleWrites(t *testing.T) {
 	t.Parallel()
@@ -246,6 +289,37 @@ func TestStaleWrites(t *testing.T) {
 	}
 	if stale != 0 || total != 2*rounds {
 		t.Errorf("%d of %d transactions are stale, of %d rounds", stale, total, rounds)
+	}
+}
+
+// TestOlderRecord: the caller of a claim has seen a release through another node. A Galera node that
+// is behind does not deny the claim because of the record before the release.
+func TestOlderRecord(t *testing.T) {
+	t.Parallel()
+	g := newGalera(t, 2)
+	a, b := g.join(0, "a"), g.join(1, "b")
+	for i := range 3 {
+		shard := driver.ShardID(fmt.Sprint("s", i))
+		f := g.claim(b, driver.Claim{Shard: shard})
+		if _, err := g.backend[0].Observe(t.Context(), driver.ObserveQuery{}); err != nil { // waits for the grant
+			t.Fatal(err)
+		}
+		err := g.behind(func() {
+			if err := again(t, func() error { return b.Release(t.Context(), []driver.Fence{f}) }); err != nil {
+				t.Fatal(err)
+			}
+		}, func() error {
+			return again(t, func() error {
+				r, err := a.Acquire(t.Context(), []driver.Claim{{Shard: shard, Seen: driver.Owner{Token: f.Token}}})
+				if err == nil {
+					err = r[0].Err
+				}
+				return err
+			})
+		})
+		if err != nil {
+			t.Errorf("round %d: a claim of a shard that was released through another node answers %v", i, err)
+		}
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 )
 
 // TestConformanceIsolated cuts a primary off from its semi-synchronous replica, which is promoted.
-// From then on the primary extends no session, acknowledges no write, and shows nothing that the
-// replica lacks. This holds even if it shows commits before the replica has them, which is the
-// default.
+// From then on, the primary extends no session, acknowledges no write, and shows nothing that the
+// replica lacks. This is true even if the primary shows commits before the replica has them, which
+// is the default.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.MariaDB)
@@ -34,8 +34,8 @@ func TestConformanceIsolated(t *testing.T) {
 	}
 }
 
-// semiSynchronous returns a primary with a replica for which each commit waits, at a point of the
-// commit. Isolate separates the two.
+// semiSynchronous returns a primary and its replica. Each commit waits for the replica, at the
+// point that wait names. Isolate separates the servers.
 func semiSynchronous(t *testing.T, wait string) *conformance.Store {
 	t.Helper()
 	must := func(err error) {
@@ -67,7 +67,7 @@ func semiSynchronous(t *testing.T, wait string) *conformance.Store {
 	for waits := ""; waits != "ON"; {
 		must(second.QueryRowContext(ctx, "SHOW STATUS LIKE 'Rpl_semi_sync_slave_status'").Scan(new(string), &waits))
 	}
-	// Each server has its own users. This one is replicated, as the database is.
+	// Each server has its own users. This user is replicated with the database.
 	password := rand.Text()
 	sqlfault.Exec(t, first, "CREATE DATABASE tenure_test_isolated", "CREATE USER app@'%' IDENTIFIED BY '"+password+"'",
 		"GRANT ALL ON tenure_test_isolated.* TO app@'%'")
@@ -98,7 +98,7 @@ func semiSynchronous(t *testing.T, wait string) *conformance.Store {
 	}
 }
 
-// takeOver promotes a replica, after it has applied everything that it has.
+// takeOver promotes a replica after it has applied everything that it received.
 func takeOver(ctx context.Context, replica *stdsql.DB) error {
 	if _, err := replica.ExecContext(ctx, "STOP SLAVE IO_THREAD"); err != nil {
 		return err

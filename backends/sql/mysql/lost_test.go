@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestLostConnection: connections lost in silence delay no process for long.
+// TestLostConnection: connections that are lost silently do not delay any process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	setup.LostConnection(t, 4, 4*time.Second)

@@ -9,8 +9,8 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out of the backend at a time, and expects the case of
-// the suite that is named to fail.
+// TestMutants removes one rule at a time from the backend, and expects the suite's named case to
+// fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "E5: a right that is missing may be tried again", Killer: "TestConformance/Errors/RightTakenAway", Edits: []mutate.Edit{{
@@ -52,6 +52,8 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql", Old: "n.base + n.revision >= :seen)\nLOCK", New: "n.base >= 0 * :seen)\nLOCK"}}},
 		{Name: "F1: FenceTx locks nothing", Killer: "TestConformance/Fence/BegunBeforeTakeover", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: ">= :seen)\nLOCK IN SHARE MODE;", New: ">= :seen);"}}},
+		{Name: "A4: a claim on Galera is denied because of an older row", Killer: "TestOlderRecord", Edits: []mutate.Edit{{
+			File: "../internal/engine/claims.go", In: "decideClaim", Old: "older: older}", New: "older: older && false}"}}},
 		{Name: "F1: a fence on Galera is a lock of one node", Killer: "TestStaleWrites", Edits: []mutate.Edit{{
 			File: "../internal/engine/statements.go", In: "Statements.has", Old: "(s.certified || of != fenceChange && of != membersChange)",
 			New: "of != fenceChange && (s.certified || of != membersChange)"}}},

@@ -9,20 +9,19 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// backendName is the backend's name in Info and of its Opener.
 const backendName = "mysql"
 
-// buckets is the number of counters that order the logs of a new namespace. A commit holds one
-// until it is durable.
+// buckets is the number of tail counters of a new namespace. A commit keeps one of them locked
+// until the commit is durable.
 const buckets = 16
 
 //go:embed schema statements.sql
 var files embed.FS
 
-// Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend and is
-// safe for concurrent use. Its FenceTx works on any connection to the same server or cluster,
-// whatever its default database. A fence there and the commits of its shard wait for each
-// other.
+// Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend and is safe
+// for concurrent use. FenceTx works on any connection to the same server or cluster, regardless of
+// the connection's default database. A fenced transaction and a commit to the same shard exclude
+// each other, so one may wait for the other.
 type Backend struct {
 	*engine.Backend
 	my *store
@@ -30,9 +29,9 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database that dsn names, in the form of
-// github.com/go-sql-driver/mysql. The context limits the opening only. o may be nil. An error says
-// in one line what to change.
+// Open opens the namespace in the database that dsn describes. The DSN has the format of
+// github.com/go-sql-driver/mysql. The context applies only to Open, and o may be nil. An error
+// explains in one line what to change.
 func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {

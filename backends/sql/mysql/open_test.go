@@ -65,7 +65,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestServerSettings: settings under which a rule would not hold are refused.
+// TestServerSettings: settings that would break a rule are refused.
 func TestServerSettings(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{Config: []string{"log-bin", "server-id = 1", "sync-binlog = 1"}})
@@ -104,7 +104,7 @@ func TestMigrateAtOnce(t *testing.T) {
 	migrateAtOnce(t, pool.Get(t, servers.MariaDB, nil).Database(t))
 }
 
-// migrateAtOnce migrates concurrently through all doors.
+// migrateAtOnce migrates concurrently through all DSNs.
 func migrateAtOnce(t *testing.T, doors ...servers.DSN) {
 	t.Helper()
 	const n = 6
@@ -217,7 +217,7 @@ func TestRunTimeUser(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal with number %d", text, err, code)
 		}
 	}
-	// The page lists what the user can do, in other namespaces too.
+	// The page lists what the user can do, even in other namespaces.
 	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
 		possible, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -232,7 +232,7 @@ func TestRunTimeUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// If a user may not remove labels or locks, they stay, and nothing else changes.
+	// If a user may not remove labels or locks, these stay, and nothing else changes.
 	sqlfault.Exec(t, setup.DB(t, server.Admin()), "REVOKE DELETE ON "+dsn.Name()+".tenure_nodes FROM "+app.User(),
 		"REVOKE DELETE ON "+dsn.Name()+".tenure_shards FROM "+app.User())
 	sqlfault.Labels(t, b)
@@ -315,7 +315,7 @@ func TestOlderTables(t *testing.T) {
 	}
 }
 
-// TestServerID: a server with another server_id has another history.
+// TestServerID: a server with a different server_id has a different history.
 func TestServerID(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
@@ -336,9 +336,9 @@ func TestServerID(t *testing.T) {
 
 var promotionsFlag = flag.Int("promotions", 2, "how often TestPromotions has two servers take over")
 
-// TestPromotions has takeovers by servers with another server_id and a replica's rows. The first
-// server lacks a grant, and no former fence passes there (F1, I2). The second lacks everything of
-// the first, and its tokens are above (I2).
+// TestPromotions simulates takeovers by servers with a different server_id and a replica's rows.
+// The first server lacks a grant, and accepts no former fence (F1, I2). The second lacks everything
+// that the first server has, and its tokens are above the first server's (I2).
 func TestPromotions(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
@@ -500,7 +500,8 @@ WHERE table_schema = database() AND table_type = 'BASE TABLE' AND row_format <> 
 	}
 }
 
-// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, and no caller waits
+// forever.
 func TestPasswordGoexit(t *testing.T) {
 	t.Parallel()
 	b, err := Open(t.Context(), "u@tcp(127.0.0.1:1)/d", "app",

@@ -7,15 +7,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Settings are the Opener's options in configuration.
+// Settings contains the Opener's configuration.
 type Settings struct {
 	DSN          driver.Secret `json:"dsn" yaml:"dsn"`                     // user:password@tcp(host:port)/database?tls=true
-	PasswordFile string        `json:"password_file" yaml:"password_file"` // read for each new connection; replaces the DSN's
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read for each new connection; replaces the DSN's password
 	Namespace    string        `json:"namespace" yaml:"namespace"`         // such as "orders"
 	Options      `yaml:",inline"`
 }
 
-// Opener opens this backend by name, "mysql", from configuration.
+// Opener returns the opener for this backend, whose name in the configuration is "mysql".
 func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {

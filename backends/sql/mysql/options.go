@@ -11,62 +11,61 @@ import (
 )
 
 const (
-	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog
-	// for other processes' changes, while something is under way.
+	// defaultPollPeriod is the time between polls while the namespace is active.
 	defaultPollPeriod = 50 * time.Millisecond
-	// defaultIdlePollPeriod is the longest such time, after a quiet time.
+	// defaultIdlePollPeriod is the longest time between polls after a quiet time.
 	defaultIdlePollPeriod = 500 * time.Millisecond
-	// defaultMaxConns limits the connections that write.
+	// defaultMaxConns limits the number of connections for writes.
 	defaultMaxConns = 4
 )
 
 // Options configure Open and Migrate. The zero value and nil are valid.
 type Options struct {
-	// TablePrefix begins the name of every table. Default ("") "tenure_". It consists of
-	// lower-case letters, digits and "_", at most 32 bytes.
+	// TablePrefix is the prefix of every table's name. Default ("") "tenure_". A prefix consists of
+	// at most 32 lower-case letters, digits and "_".
 	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 
-	// Create writes the namespace's identity if it has none. Without it, a missing identity is
-	// an error, because it may mean a wiped store (rule I1).
+	// Create lets Open write the namespace's identity if it does not exist. Without Create, a missing
+	// identity is an error, because the store may have been wiped (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// Migrate brings the tables up to date when opening, instead of a
-	// separate step run by another user. It needs the right to create tables.
+	// Migrate lets Open update the tables, so that no separate step by another user is necessary.
+	// Migrate requires permission to create tables.
 	Migrate bool `json:"migrate" yaml:"migrate"`
 
-	// NewRoster asserts that no member of this namespace is running. Then Tenure
-	// accepts a missing roster beside existing data.
+	// NewRoster asserts that no member of this namespace is running. With NewRoster, Tenure accepts
+	// that the roster is missing while data exists.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// PollPeriod limits how late another process's change may be reported while something is
-	// under way. Something is under way for 20 times PollPeriod after this process sees a
-	// change, or makes a claim, a hand-over, a join or an eviction. The same is true while a
-	// member has been silent for half its TTL. Default (0) 50 ms; 1 ms to 10 s. A failover
-	// takes at most this much longer.
+	// PollPeriod limits how late another process's change may be reported while the namespace is
+	// active. A namespace is active for 20 times PollPeriod after this process sees a change, or
+	// makes a claim, a hand-over, a join or an eviction. A namespace is also active while a member
+	// has been silent for half its TTL. Default (0) 50 ms; 1 ms to 10 s. A failover takes at most
+	// PollPeriod longer.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// IdlePollPeriod limits how late the first change after a quiet time may be reported. The
-	// time between two looks is a twentieth of the time since the last change. It is at most
-	// this period, and at most a twentieth of the members' shortest TTL. It delays a failover
-	// by at most that time. Default (0) 500 ms; PollPeriod to 1 minute.
+	// IdlePollPeriod limits how late the first change after a quiet time may be reported. The time
+	// between two polls is a twentieth of the time since the last change. This time never exceeds
+	// IdlePollPeriod or a twentieth of the members' shortest TTL, and delays a failover by at most
+	// that time. Default (0) 500 ms; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// MaxConns limits the connections that write. Default (0) 4; 1 to 1000.
 	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
-	// TLS, if set, replaces the DSN's TLS settings. It is not changed.
+	// TLS, if set, replaces the DSN's TLS settings. The backend does not modify this configuration.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
-	// Insecure allows a connection to another host without TLS, or without checking
-	// the server's certificate. Default false: such a DSN is refused.
+	// Insecure allows connections to other hosts without TLS, or without checks of the server's
+	// certificate. Default false: Open refuses such a DSN.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// Password, if set, returns the password of each new connection, instead of the
-	// DSN's. Use it for passwords that change. It must be safe for concurrent use.
+	// Password, if set, returns the password for each new connection, and replaces the DSN's
+	// password. Use it for passwords that change. The function must be safe for concurrent use.
 	Password func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 }
 
-// withDefaults returns a copy with the defaults filled in, or an error.
+// withDefaults validates the options and returns a copy with the defaults filled in.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestQuiet counts the statements of two idle processes at a server without others. A look is one
-// statement, which is also a transaction. A heartbeat has four.
+// TestQuiet counts the statements of two idle processes at a server that no other process uses. A
+// look is one statement, which is also a transaction. A heartbeat takes four statements.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)

@@ -13,19 +13,18 @@ import (
 
 var slowDiskFlag = sqlfault.SlowDiskFlag()
 
-// TestSlowDisk measures a heartbeat's cost on a slow disk. InnoDB shows a commit, and frees its
-// locks, before the flush, so no heartbeat waits for another's lock.
+// TestSlowDisk measures the cost of a heartbeat on a slow disk. InnoDB shows a commit and frees the
+// commit's locks before the flush, so no heartbeat waits for another heartbeat's lock.
 func TestSlowDisk(t *testing.T) { setup.SlowDisk(t, slowDiskFlag) }
 
-// TestBeats has overlapping heartbeats.
 func TestBeats(t *testing.T) {
 	setup.Beats(t, func(ctx context.Context, dsn string, wire *sqlfault.Wire) (driver.Backend, error) {
 		return openFaulty(ctx, dsn, "app", Options{}, new(sqlfault.Calls), sqlfault.How{Wire: wire})
 	}, func(dsn servers.DSN, _ *stdsql.DB) { awaitLockWait(t, dsn) })
 }
 
-// TestStatistics: InnoDB keeps the statistics of every table in memory. While it renewed them on
-// disk, heartbeats would wait for its flushes.
+// TestStatistics: InnoDB keeps the statistics of every table in memory. If it renewed the
+// statistics on disk, heartbeats would wait for these flushes.
 func TestStatistics(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)

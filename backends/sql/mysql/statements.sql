@@ -1,8 +1,8 @@
--- The statements of the MySQL and MariaDB backend. Transactions are READ
--- COMMITTED: whatever is decided upon is locked by the statement that reads it,
--- by primary key (another index would lock other rows). Lists travel as one JSON
--- array, which the optimizer must take first (STRAIGHT_JOIN); locks are taken in its
--- order, or in that of the key, which for counters is the same.
+-- The statements of the MySQL and MariaDB backend. Transactions are READ COMMITTED. Therefore, the
+-- statement that reads the rows for a decision also locks these rows. That statement locks the rows
+-- by primary key, because another index would lock other rows. A list is sent as one JSON array,
+-- which the optimizer must take first (STRAIGHT_JOIN). Rows are locked in the order of the array or
+-- in the order of the key. For counters, the two orders are the same.
 
 -- name: namespace_insert
 INSERT IGNORE INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, CAST(@@global.server_id AS CHAR CHARACTER SET ascii));
@@ -54,16 +54,16 @@ SELECT :namespace, j.name, :session, :token, :from, :revision, :note
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j;
 
 -- name: shards_grant
--- Not an upsert, for which MariaDB asks for the right to change the primary key. The
--- assignments are made from left to right.
+-- This statement is not an upsert, because MariaDB requires permission to change the primary key
+-- for an upsert. The assignments are made from left to right.
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
 SET s.granted_from = CASE WHEN :from < 0 THEN s.token ELSE :from END, s.session = :session, s.token = :token, s.revision = :revision,
   s.grants = LEFT(CONCAT(:note, s.grants), 200);
 
 -- name: shards_lift
--- Leaves out rows that are damaged, of which the schema refuses any change.
--- The assignments are made from left to right.
+-- The statement skips damaged rows, because the schema refuses any change of such rows. The
+-- assignments are made from left to right.
 UPDATE tenure_shards SET granted_from = token, token = :token, revision = :revision
 WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 
@@ -82,7 +82,8 @@ WHERE namespace = :namespace AND shard >= :low AND shard < :high AND session = '
 ORDER BY revision DESC, shard LIMIT :limit OFFSET :keep;
 
 -- name: owner_read
--- In a transaction of the application, whose snapshot may be older than the owner.
+-- This statement runs in a transaction of the application, whose snapshot may be older than the
+-- current owner.
 SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard LOCK IN SHARE MODE;
 
 -- name: head_write
@@ -96,8 +97,8 @@ STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespa
 SET s.number = j.number, s.seq = j.seq, s.oldest = j.oldest, s.nonce = j.nonce, s.commit_token = j.token;
 
 -- name: heads_few
--- A third of the time of heads_write, as one table alone needs no temporary one; but it
--- grows with the square of the rows.
+-- This statement takes a third of the time of heads_write, because a single table needs no
+-- temporary table. The time grows with the square of the number of rows.
 UPDATE tenure_shards FORCE INDEX (PRIMARY) SET
   number = number + 1, commit_token = token,
   seq = ELT(FIELD(shard, each(64, :shard)), each(64, :seq)),
@@ -148,9 +149,9 @@ FROM JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COL
   bytes LONGTEXT CHARACTER SET ascii PATH '$[8]')) AS j;
 
 -- name: logs_read
--- The row whose payloads exceed the bytes is the last: all that is asked for would be
--- sent, also what the reader leaves. Where the last of the cuts is, the payloads end;
--- if they do not, they are not sent.
+-- The result ends with the row whose payloads exceed the limit, because the server would otherwise
+-- send all requested rows, even if the reader does not need them. If the payloads do not end at the
+-- last cut, they are not sent.
 SELECT bounded(l.shard), l.first_seq, l.last_seq, l.token, l.number, l.position, bounded(l.cuts), octet_length(l.payloads),
   CASE WHEN octet_length(l.payloads) = r.ends THEN bounded(l.payloads) END FROM (
   SELECT last_seq, ends, sum(ends + width) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM (
@@ -179,7 +180,8 @@ WHERE r.earlier IS NULL OR r.earlier < :bytes
 ORDER BY r.position;
 
 -- name: logs_positions
--- This and the next run for each shard: in a join, all of its log would be read.
+-- This statement and the next statement run once for each shard, because a join would read the
+-- whole log of a shard.
 SELECT shard, position FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through
 ORDER BY last_seq DESC LIMIT 1;
 
@@ -195,8 +197,8 @@ UPDATE tenure_shards SET touched = touched + 1
 WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token;
 
 -- name: barrier_write
--- Commits are visible before the redo log has them. This one is acknowledged when the
--- log has it, and with it all that came before.
+-- Commits are visible before they are in the redo log. This commit is acknowledged when the redo
+-- log contains this commit and all earlier commits.
 UPDATE tenure_probes SET version = version % 1000000 + 1 WHERE id = :id;
 
 -- name: barrier_insert

@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// Connections besides those for the application's writes. On a slow disk, six heartbeats
-	// and a batch of each other kind are pending. They share a flush.
+	// rosterConns is the number of connections for roster writes. On a slow disk, six heartbeats
+	// and one batch of every other kind may be pending together and share a flush.
 	rosterConns = 8
-	// After overlapping heartbeats, their surplus connections are closed. If all connections
-	// are lost silently, each one kept costs a heartbeat, and more than a few cost the lease.
+	// rosterIdle is the number of idle roster connections that the store keeps. If all of them fail
+	// silently, a heartbeat fails on each one, so keeping too many would cost the lease.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
-	// On MariaDB, idleLimit, in seconds, ends the transaction of a process that was suspended
-	// in it. lockLimit, also in seconds, ends a wait for a lock, because its caller may be
-	// gone.
+	// idleLimit is the idle time, in seconds, after which MariaDB ends a transaction, such as that
+	// of a suspended process. lockLimit limits the wait for a lock, in seconds, because the waiting
+	// caller may be gone.
 	idleLimit = 2
 	lockLimit = 2
-	// sessionLimit, in seconds, ends a connection of MySQL, which cannot limit transactions.
+	// sessionLimit is the idle time, in seconds, after which MySQL closes a connection. MySQL
+	// cannot limit transactions.
 	sessionLimit = 10
-	// certifyTries is the number of attempts at a transaction that another node's changes abort.
+	// certifyTries is the maximum number of attempts at a transaction that other nodes' changes
+	// abort.
 	certifyTries = 20
-	// serverID is the incarnation in all statements (I2). On a node of Galera, clusterID replaces
-	// it, because each node has its own server_id and all have one history.
+	// serverID is the SQL expression for the incarnation (I2). Galera nodes have different
+	// server_ids but share one history, so clusterID replaces serverID there.
 	serverID  = "@@global.server_id"
 	clusterID = "(SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_state_uuid')"
 )
 
-// store runs transactions, each on a connection for its purpose.
 type store struct {
 	data, roster, reads, pings *connections
 	certifies                  bool // see certifies
@@ -62,8 +63,8 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *engine
 	}
 	write := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "SET SESSION autocommit = 0"}
-	// Each single read has its own snapshot. A transaction has one for all its reads. A
-	// barrier's write is a single read.
+	// Outside a transaction, each read has its own snapshot. Within a transaction, all reads share
+	// one snapshot. A barrier's write also runs outside a transaction.
 	read := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "SET SESSION autocommit = 1"}
 	s := &store{life: dialect.NewLife(), certifies: on.certifies}
@@ -86,7 +87,7 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *engine
 	return s, err
 }
 
-// transaction runs fn in a write transaction. fn's first statement begins it.
+// The write transaction begins with fn's first statement.
 func (s *store) transaction(ctx context.Context, on *connections, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
@@ -96,19 +97,19 @@ func (s *store) transaction(ctx context.Context, on *connections, fn func(contex
 	return dialect.Cause(ctx, s.again(func() error { return s.begin(ctx, on, fn) }))
 }
 
-// again repeats a call that another node's changes aborted.
+// A call that another node's changes aborted is retried.
 func (s *store) again(call func() error) error {
 	for try := 1; ; try++ {
 		err := call()
 		if n := number(err); !s.certifies || n != errDeadlock && n != errNoSavepoint || try == certifyTries {
 			return err
 		}
-		time.Sleep(rand.N(time.Duration(try) * time.Millisecond)) // because the rivals repeat theirs too
+		time.Sleep(rand.N(time.Duration(try) * time.Millisecond)) // because the rivals retry too
 	}
 }
 
-// begin makes one attempt at a transaction. If another node's changes abort the transaction between
-// two statements, MariaDB may begin a new one without an error. That one lacks the savepoint.
+// If another node's changes abort the transaction between two statements, MariaDB may silently
+// begin a new transaction. Only the missing savepoint reveals this.
 func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *engine.Tx) error) error {
 	return on.with(ctx, func(l *connection) (bool, error) {
 		tx := engine.NewTx(l.prep, nil)
@@ -174,7 +175,8 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-// reading runs fn on one of the connections, either on one snapshot or on one per statement.
+// If snapshot is true, all statements of fn share one snapshot. Otherwise, each statement has its
+// own.
 func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {

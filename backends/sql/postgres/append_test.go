@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// inOneBucket returns claims on n shards whose entries one counter orders.
+// inOneBucket returns claims on n shards that share one counter.
 func inOneBucket(n int) (claims []driver.Claim) {
 	for i := 0; len(claims) < n; i++ {
 		h := fnv.New32a()
@@ -27,11 +27,11 @@ func inOneBucket(n int) (claims []driver.Claim) {
 	return claims
 }
 
-// waiters counts the transactions of the database that wait for locks.
+// waiters counts the transactions in the database that are waiting for locks.
 const waiters = `SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE NOT granted AND datname = current_database()`
 
-// awaitWaiting returns when want transactions of the database wait for locks.
+// awaitWaiting returns when the given number of transactions in the database are waiting for locks.
 func awaitWaiting(t *testing.T, db *stdsql.DB, want int) {
 	t.Helper()
 	ample.Wait(t, fmt.Sprintf("not %d transactions wait for a lock", want), func() bool {
@@ -43,8 +43,8 @@ func awaitWaiting(t *testing.T, db *stdsql.DB, want int) {
 	})
 }
 
-// TestAppendAfterWait: a statement that decides and writes decides by the rows that it finds when
-// it has its locks.
+// TestAppendAfterWait: a statement that decides and writes bases its decision on the rows as they
+// are once it has locked them.
 func TestAppendAfterWait(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -119,8 +119,8 @@ func TestAppendAfterWait(t *testing.T) {
 	}
 }
 
-// TestBatchAfterWait: a batch that waited for a row, for less than its patience, decides by the row
-// that it then finds. There are several rounds, because it may run out of patience.
+// TestBatchAfterWait: a batch that waited for a row bases its decision on the row as it is after
+// the wait. The test has several rounds, because the batch may exhaust its patience.
 func TestBatchAfterWait(t *testing.T) {
 	t.Parallel()
 	rounds := share.Of(t, "rounds", 20, 7)
@@ -159,8 +159,8 @@ func TestBatchAfterWait(t *testing.T) {
 	}
 }
 
-// TestAppendsShareACounter: a follower gets all concurrent commits of several shards whose entries
-// one counter orders, each shard's in order.
+// TestAppendsShareACounter: one counter orders the entries of several shards. A follower gets all
+// concurrent commits of these shards, and each shard's commits in order.
 func TestAppendsShareACounter(t *testing.T) {
 	t.Parallel()
 	const shards, commits = 4, 50
@@ -206,7 +206,7 @@ func TestAppendsShareACounter(t *testing.T) {
 	}
 }
 
-// TestAppendWithoutACounter leaves no head without its entry.
+// TestAppendWithoutACounter: without a counter, no head is written without its entry.
 func TestAppendWithoutACounter(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -224,7 +224,7 @@ func TestAppendWithoutACounter(t *testing.T) {
 	}
 }
 
-// TestAppendWithoutRow: a commit to a shard whose row is gone is refused, and inserts none.
+// TestAppendWithoutRow: a commit to a shard without a row is refused, and inserts no row.
 func TestAppendWithoutRow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -249,8 +249,8 @@ func TestAppendWithoutRow(t *testing.T) {
 	}
 }
 
-// TestAppendsOfABatch: the refusal of one commit of a batch does not keep the others from being
-// applied, and entries have their places among those of their bucket.
+// TestAppendsOfABatch: if one commit of a batch is refused, the others are still applied. Each
+// entry has a place among the entries of its bucket.
 func TestAppendsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := open(t, pool.Get(t, servers.Postgres, nil).Database(t), Options{})

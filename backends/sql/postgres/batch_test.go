@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// counter counts statements, except commitsWait, which is sent by the clock.
+// counter counts statements except commitsWait, whose number depends on time.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -84,8 +84,8 @@ func TestLockedRow(t *testing.T) {
 	}
 }
 
-// TestBatchBesideFence: a transaction with a checked lease neither delays a write of a batch nor
-// makes the batch skip it.
+// TestBatchBesideFence: a transaction that has checked a lease does not delay a batch's write, and
+// does not make the batch skip the write.
 func TestBatchBesideFence(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -99,7 +99,7 @@ func TestBatchBesideFence(t *testing.T) {
 	sqlfault.CommitEach(t, s, granted, 1)
 }
 
-// TestBatchWithoutACounter leaves no head without its entry.
+// TestBatchWithoutACounter: without a counter, no head is written without its entry.
 func TestBatchWithoutACounter(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// open migrates a database of the test's own and opens a namespace in it.
+// open migrates a separate database and opens a namespace in it.
 func open(t testing.TB, dsn servers.DSN, o Options) *Backend {
 	t.Helper()
 	o.Create, o.Migrate = true, true
@@ -27,21 +27,20 @@ func open(t testing.TB, dsn servers.DSN, o Options) *Backend {
 	return b
 }
 
-// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, and
-// from a member that was evicted.
+// BenchmarkAcquire10000 claims 10,000 shards in one call, both for the first time and from an
+// evicted member.
 func BenchmarkAcquire10000(b *testing.B) {
 	sqlfault.BenchmarkAcquire10000(b, opened, func(b *testing.B) driver.Backend {
 		return open(b, pool.Get(b, servers.Postgres, nil).Database(b), Options{NoNotify: true, MaxConns: 1})
 	})
 }
 
-// opened returns a backend on a new database.
 func opened(b *testing.B) driver.Backend {
 	return open(b, pool.Get(b, servers.Postgres, nil).Database(b), Options{})
 }
 
-// BenchmarkAppend measures the appends of one shard's producers. BenchmarkLeaseRow/append64 is the
-// same in plain SQL.
+// BenchmarkAppend measures the appends of one shard's producers. BenchmarkLeaseRow/append64 does
+// the same in plain SQL.
 func BenchmarkAppend(b *testing.B)   { sqlfault.BenchmarkAppend(b, opened) }
 func BenchmarkCommit(b *testing.B)   { sqlfault.BenchmarkCommit(b, opened) }
 func BenchmarkShards(b *testing.B)   { sqlfault.BenchmarkShards(b, opened) }
@@ -68,8 +67,8 @@ func BenchmarkTail(b *testing.B) {
 	sqlfault.BenchmarkTail(b, open(b, dsn, Options{}), open(b, dsn, Options{}))
 }
 
-// BenchmarkHeartbeatTable reports what 40,000 heartbeats of 200 members leave in the table, on a
-// server that does not wait for its disk.
+// BenchmarkHeartbeatTable reports the size of the table after 40,000 heartbeats of 200 members, on
+// a server that does not wait for its disk.
 func BenchmarkHeartbeatTable(b *testing.B) {
 	server := servers.New(b, servers.Postgres, &servers.Options{NoSync: true})
 	for b.Loop() {
@@ -79,8 +78,8 @@ func BenchmarkHeartbeatTable(b *testing.B) {
 	}
 }
 
-// BenchmarkLeaseRow is the plain SQL baseline: one transaction per lease renewed,
-// and one per entry appended under a lock of the lease's row.
+// BenchmarkLeaseRow is the baseline in plain SQL. It renews each lease in one transaction. It
+// appends each entry in one transaction that locks the lease's row.
 func BenchmarkLeaseRow(b *testing.B) {
 	db := setup.DB(b, pool.Get(b, servers.Postgres, nil).Database(b))
 	db.SetMaxOpenConns(16)
@@ -119,7 +118,7 @@ ON CONFLICT (name) DO UPDATE SET holder = 'me', token = lease.token + 1, expires
 	b.Run("append64", func(b *testing.B) { sqlfault.Produce(b, 64, appends) })
 }
 
-// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+// BenchmarkMany acquires and hands over many shards, and BenchmarkMoves hands over one.
 func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
 func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
 

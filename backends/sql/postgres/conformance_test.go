@@ -60,8 +60,7 @@ func TestConformancePgBouncer(t *testing.T) {
 	conformance.Test(t, harness(t, dsn, dsn.At(bouncer.Addr()), Options{Pooler: true}))
 }
 
-// TestConformanceRestart runs the cases for which the server is killed and started
-// again.
+// TestConformanceRestart runs the cases in which the server is killed and restarted.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -79,8 +78,8 @@ func TestConformanceRestart(t *testing.T) {
 	conformance.TestCases(t, h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
 }
 
-// harness runs the suite with backends that use dsn. Its own access to the database
-// is direct. Each case has its own namespace.
+// harness runs the suite with backends that use dsn. The harness itself accesses the database
+// directly. Each case has a separate namespace.
 func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
@@ -117,8 +116,8 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	}
 }
 
-// unbound removes the schema's checks, as an administrator may. Tables from before the checks lack
-// them too.
+// unbound removes the schema's checks, as an administrator may. Tables that are older than the
+// checks also lack them.
 func unbound(t *testing.T, db *sql.DB) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `DO $$ DECLARE c record; BEGIN
@@ -129,7 +128,7 @@ func unbound(t *testing.T, db *sql.DB) {
 	}
 }
 
-// TestBounds: the schema accepts the largest values, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and refuses larger ones.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -145,7 +144,7 @@ func TestWideRows(t *testing.T) {
 	sqlfault.CheckWide(t, b, func(string) *sql.DB { return db }, wide)
 }
 
-// wide makes strings, and bytes, of the letter x.
+// wide makes strings and bytes that repeat the letter x.
 var wide = sqlfault.Wide{
 	Text:  sqlfault.OfServers().Text,
 	Bytes: func(n int) string { return sqlfault.OfServers().Bytes(n) + "::bytea" },
@@ -179,8 +178,7 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 	return &Backend{Backend: b, pg: st, tables: opts.tables()}, nil
 }
 
-// beginPgx begins a transaction of pgx on a connection of db. The connection is not used
-// again.
+// beginPgx begins a pgx transaction on a connection of db. The connection is not used again.
 func beginPgx(ctx context.Context, db *sql.DB, b driver.Backend) (*sqlfault.GuardedTx, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -197,7 +195,7 @@ func beginPgx(ctx context.Context, db *sql.DB, b driver.Backend) (*sqlfault.Guar
 	ended := func(end func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return errors.Join(end(ctx), conn.Close()) }
 	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // always, and a second time after a commit
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // always, and again after a commit
 	return &sqlfault.GuardedTx{
 		Fence: func(ctx context.Context, fence driver.Fence) error { return b.(*Backend).FencePgx(ctx, tx, fence) },
 		Exec: func(ctx context.Context, statement string) error {

@@ -23,14 +23,13 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// oldestVersion is the oldest supported server, as server_version_num.
+// oldestVersion is the server_version_num of the oldest supported server.
 const oldestVersion = 130000
 
 // migrationLock keeps two processes from migrating at the same time.
 const migrationLock = 0x74656e757265 // "tenure"
 
-// parse reads the DSN. It refuses a DSN with which credentials or leases would be sent in the
-// clear.
+// parse reads the DSN, and refuses one that would send credentials or leases in the clear.
 func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	if err := checkEscapes(dsn); err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	}
 	o.certificate.Note(c.TLSConfig)
 	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
-		if c.TLSConfig != nil { // its files may have been replaced; fallback: the previous ones
+		if c.TLSConfig != nil { // its files may have been replaced; fallback: the previous files
 			if now, err := pgconn.ParseConfig(dsn); err == nil {
 				c.TLSConfig, c.Fallbacks = now.TLSConfig, now.Fallbacks
 				o.certificate.Note(c.TLSConfig)
@@ -82,14 +81,14 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// severalHosts reports whether the DSN names more than one host. A DSN may list one host twice,
-// with and without TLS.
+// severalHosts reports whether the DSN lists more than one host. A DSN may list the same host
+// twice, with and without TLS.
 func severalHosts(c *pgx.ConnConfig) bool {
 	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
 }
 
-// checkEscapes refuses a URL whose user or password has an unescaped "@" or "/". The driver
-// mistakes the text after it for the host or the database, and errors show these.
+// checkEscapes refuses a URL whose user or password has an unescaped "@" or "/". The driver would
+// mistake the text after that character for the host or the database, and errors would show it.
 func checkEscapes(dsn string) error {
 	scheme, rest, isURL := strings.Cut(dsn, "://")
 	if !isURL || scheme != "postgres" && scheme != "postgresql" {
@@ -103,9 +102,9 @@ func checkEscapes(dsn string) error {
 	return nil
 }
 
-// With lockLimits, the server ends the transaction of a process that is suspended or that the
-// network no longer reaches, and so frees its locks. It does so within 4 s, even in the middle
-// of a batch, where the session is not idle.
+// The lockLimits make the server end the transaction of a suspended or unreachable process, which
+// frees its locks. This takes at most 4 s, even in the middle of a batch, when the session is not
+// idle.
 var lockLimits = map[string]string{
 	"idle_in_transaction_session_timeout": strconv.FormatInt(idleLimit.Milliseconds(), 10),
 	"tcp_keepalives_idle":                 "1",
@@ -114,7 +113,7 @@ var lockLimits = map[string]string{
 	"tcp_user_timeout":                    "4000",
 }
 
-// checkTransport refuses a connection to another host without TLS, or without a proof of its name.
+// checkTransport refuses a connection to another host unless TLS proves the host's name.
 func checkTransport(c *pgx.ConnConfig) error {
 	hosts := []struct {
 		host string
@@ -134,8 +133,9 @@ func checkTransport(c *pgx.ConnConfig) error {
 	return nil
 }
 
-// provesName reports whether only a server of the requested name is accepted. sslmode=verify-ca
-// sets InsecureSkipVerify and accepts every server that the CA has signed.
+// provesName reports whether only a server with the requested name is accepted. With
+// sslmode=verify-ca, InsecureSkipVerify is set, and every server with a certificate from the CA is
+// accepted.
 func provesName(c *tls.Config) bool { return c != nil && !c.InsecureSkipVerify }
 
 func loopback(host string) bool {
@@ -146,9 +146,9 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Migrate creates the tables, or brings them up to date, as the role in dsn, which will own them.
-// It changes nothing if they are up to date, and refuses tables newer than this program knows.
-// Grant rights to the run-time role afterwards.
+// Migrate creates or updates the tables as the role specified in dsn, which then owns the tables.
+// Migrate changes nothing if the tables are up to date, and refuses tables that are newer than this
+// program. After Migrate, grant permissions to the run-time role.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -164,8 +164,8 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	return err
 }
 
-// prepareDatabase verifies that the server and the tables can be used, and migrates if it may. It
-// returns the server's version, as server_version_num.
+// prepareDatabase checks that the server and the tables are usable, and migrates the tables if
+// Options.Migrate is set. It returns the server's server_version_num.
 func prepareDatabase(ctx context.Context, cfg *pgxpool.Config, o *Options) (server int, err error) {
 	c := cfg.ConnConfig.Copy()
 	c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // migrations have many statements
@@ -224,8 +224,6 @@ func opening(err error) error {
 	return fmt.Errorf("tenure: opening the database: %w", err)
 }
 
-// checkServer refuses servers and settings under which a rule would not hold. It returns the
-// server's version.
 func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 	var standby bool
 	var readOnly, synchronous, encoding, messages string
@@ -267,7 +265,7 @@ func checkDirect(ctx context.Context, db *stdsql.DB) error {
 	return err
 }
 
-// checkIncarnation refuses a server that does not report which history it has (I2).
+// checkIncarnation refuses a server that does not report its history (I2).
 func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
 	err := db.QueryRowContext(ctx, "SELECT "+incarnation).Scan(new(string))
 	var e *pgconn.PgError
@@ -277,16 +275,14 @@ func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
 	return err
 }
 
-// policies lists the tables whose rows row level security may hide from the role. $1 begins their
-// names.
+// policies is SQL that lists the tables in which row-level security may hide rows from the role.
+// The parameter $1 is the prefix of the table names.
 const policies = `array_to_string(ARRAY(SELECT name FROM unnest(ARRAY['schema', 'namespaces', 'shards', 'items', 'logs', 'tails', 'probes',
   'rosters', 'nodes', 'members', 'beats', 'departures']) AS name WHERE row_security_active(to_regclass($1 || name)::oid)), ', ')`
 
-// policyRemedy says what to change about such tables.
 const policyRemedy = "row level security hides rows from this role, and what is hidden looks like what never was: " +
 	"ALTER TABLE ... DISABLE ROW LEVEL SECURITY"
 
-// checkPolicies refuses tables whose rows may be hidden.
 func checkPolicies(ctx context.Context, db *stdsql.DB, prefix string) error {
 	var tables string
 	err := db.QueryRowContext(ctx, "SELECT "+policies, prefix).Scan(&tables)
@@ -305,7 +301,7 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 	return m.Version(ctx, on)
 }
 
-// migrate reads the version again under a lock, because another process may have just migrated.
+// migrate rereads the version under a lock, because another process may have just migrated.
 func migrate(ctx context.Context, db *stdsql.DB, m sqlschema.Migrations, schema string) (err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

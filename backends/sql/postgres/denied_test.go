@@ -87,8 +87,8 @@ func awaited(t *testing.T, what string, cond func() bool) {
 	t.Fatalf("not within 30 s: %s", what)
 }
 
-// TestDenied: a leader whose role loses a right logs the server's own sentence. A member of another
-// role takes over (C18). The same holds for a member that may not claim.
+// TestDenied: a leader whose role loses a permission logs the server's own message, and a member
+// with another role takes over (C18). The same applies to a member that may not claim.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// advice says what to change about a server's error, by SQLSTATE or its class.
+// advice maps a SQLSTATE, or a class of SQLSTATEs, to a remedy.
 var advice = map[string]string{
 	"40001": "the transaction could not be serialized",
 	"40P01": "the transaction was part of a deadlock",
@@ -41,7 +41,7 @@ func explain(err error) string {
 	return advice[e.Code[:2]]
 }
 
-// denied wraps the server's refusal because of a right or a setting (E5).
+// denied marks errors that are caused by a permission or a setting (E5).
 func denied(err error) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) && (e.Code == "42501" || e.Code == "25006" || e.Code == "0A000" || strings.HasPrefix(e.Code, "28")) {
@@ -50,14 +50,14 @@ func denied(err error) error {
 	return err
 }
 
-// notApplied classifies an error from before COMMIT was sent, in a transaction that will not be
-// committed. The transaction certainly has no effect (E1).
+// notApplied classifies an error that occurred before COMMIT was sent. The transaction is not
+// committed later, so it certainly has no effect (E1).
 func notApplied(err error) error {
 	if err == nil || driver.NotApplied(err) {
 		return err
 	}
 	var e *pgconn.PgError
-	if errors.As(err, &e) && (e.Code == "55P03" || e.Code == "23502") { // lock not available in time; NULL for a row that does not exist
+	if errors.As(err, &e) && (e.Code == "55P03" || e.Code == "23502") { // lock not available within the limit; NULL for a row that does not exist
 		err = fmt.Errorf("%w: %w", engine.ErrUndecided, err)
 	}
 	if text := explain(err); text != "" {
@@ -66,9 +66,9 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
 }
 
-// commitFailed classifies the error of sending a transaction's last statements with COMMIT. A
-// server that answers ERROR has rolled back. A server that ends the session, or does not answer,
-// may have committed.
+// commitFailed classifies an error from sending a transaction's last statements with COMMIT. A
+// server that answers ERROR has rolled the transaction back. A server that ends the session, or
+// does not answer, may have committed it.
 func commitFailed(err error) error {
 	var e *pgconn.PgError
 	if driver.NotApplied(err) || pgconn.SafeToRetry(err) || errors.As(err, &e) && severity(e) == "ERROR" {
@@ -77,8 +77,8 @@ func commitFailed(err error) error {
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
 }
 
-// severity returns the severity in English if the server sends it, because Severity follows its
-// lc_messages.
+// severity returns the English severity, if the server sends it. The Severity field depends on the
+// server's lc_messages.
 func severity(e *pgconn.PgError) string {
 	if e.SeverityUnlocalized != "" {
 		return e.SeverityUnlocalized

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestCommitFailed: a server's answer to COMMIT in another language means the same (E1).
+// TestCommitFailed: a server's answer to COMMIT means the same in every language (E1).
 func TestCommitFailed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

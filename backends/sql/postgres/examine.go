@@ -13,8 +13,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// examination reads what Examine judges. $1 begins the names of the tables. Rights on columns
-// suffice, as the two roles have them, except for DELETE.
+// The parameter $1 is the prefix of the table names. The two roles have privileges on columns, so
+// such privileges suffice, except for DELETE.
 const examination = `SELECT clock_timestamp(), current_user, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
   COALESCE((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1 || 'shards')), false),
   current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
@@ -56,7 +56,6 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return append(x.findings(), examine.Clock(before, server, time.Now())), nil
 }
 
-// examined is the database's answer.
 type examined struct {
 	role                                string
 	super, owner                        bool

@@ -10,7 +10,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// named returns the finding with a name.
 func named(findings []driver.Finding, name string) driver.Finding {
 	i := slices.IndexFunc(findings, func(f driver.Finding) bool { return f.Name == name })
 	if i < 0 {
@@ -19,8 +18,8 @@ func named(findings []driver.Finding, name string) driver.Finding {
 	return findings[i]
 }
 
-// TestExamine: there is a finding for the owner of the tables, none for the recipe's run-time role,
-// and one for each right that this role lacks.
+// TestExamine: there is a finding for the tables' owner, and none for the recipe's run-time role.
+// There is one for each privilege that this role lacks.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
@@ -60,7 +59,8 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting with which a crash loses writes has a remedy, and no other has.
+// TestExamined: each setting that makes a crash lose writes has a remedy, and no other setting has
+// one.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	good := examined{role: "app", fsync: "on", pages: "on", synchronous: "on"}

@@ -63,8 +63,8 @@ func ExampleBackend_FenceTx() {
 	// afterwards fenced: true
 }
 
-// A report for each day, made by whoever leads: the day is inserted with the report, in one
-// transaction that the fence refuses once the lease has ended, and a new leader reads it first.
+// The leader writes a report for each day. It inserts the day with the report, in one transaction
+// that the fence refuses once the lease has ended. A new leader first reads the last day.
 func ExampleBackend_FencePgx() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -30,9 +30,9 @@ func failovers(t *testing.T) int {
 
 const failoverTTL = 3 * time.Second
 
-// TestAsynchronousPromotion promotes a standby without the last grants and commits. Processes that
-// know nothing of these come first, and their holders later. No token is granted twice (I2), and
-// every member serves or halts.
+// TestAsynchronousPromotion promotes a standby without the last grants and commits. The first calls
+// are from processes that know nothing of the lost writes. Later calls are from processes that hold
+// lost grants. No token is granted twice (I2), and every member serves or halts.
 func TestAsynchronousPromotion(t *testing.T) {
 	t.Parallel()
 	var sum drillResult
@@ -48,8 +48,8 @@ func TestAsynchronousPromotion(t *testing.T) {
 	t.Logf("promotions: %+v", sum)
 }
 
-// TestAsynchronousPromotionUnnoticed is the control: without an incarnation a token
-// is granted twice.
+// TestAsynchronousPromotionUnnoticed is the control. Without an incarnation, a token is granted
+// twice.
 func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 	t.Parallel()
 	if r := newDrill(t, Options{NoIncarnation: true}).play(); r.repeated == 0 {
@@ -57,9 +57,9 @@ func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 	}
 }
 
-// TestFencesAfterPromotion promotes a standby that lacks a grant. The standby takes the former
-// holder for the current one. From the first call on, neither the former holder's fences nor those
-// of the lost grant pass (F1, I2).
+// TestFencesAfterPromotion promotes a standby that lacks a grant, so the standby's records name the
+// former holder as the current one. From the first call on, neither the former holder's fences nor
+// the fences of the lost grant are accepted (F1, I2).
 func TestFencesAfterPromotion(t *testing.T) {
 	t.Parallel()
 	for i := range failovers(t) {
@@ -69,7 +69,7 @@ func TestFencesAfterPromotion(t *testing.T) {
 			a, b := sqlfault.Join(t, holder, "a"), sqlfault.Join(t, taker, "b")
 			old := claimed(t, a, driver.Claim{Shard: "s"})
 			sqlfault.Exec(t, setup.DB(t, d.dsn), "CREATE TABLE payments (token bigint)")
-			d.caughtUp()
+			d.caughtUp(1)
 			d.must(d.standby.Kill(t.Context()))
 			lost := claimed(t, b, driver.Claim{Shard: "s", Seen: driver.Owner{Session: old.Session, Token: old.Token}, Preempt: true})
 			d.must(d.toPrimary.Refuse())
@@ -129,9 +129,9 @@ func TestFencesAfterPromotion(t *testing.T) {
 	}
 }
 
-// TestSecondPromotionFromOldest promotes one standby and then another, which followed the first
-// primary only. Processes that know nothing use each. The second one's tokens are above the first
-// one's (I2).
+// TestSecondPromotionFromOldest promotes one standby and then another, which followed only the
+// first primary. The processes at one standby know nothing of the other standby. The second
+// standby's tokens are greater than the first's (I2).
 func TestSecondPromotionFromOldest(t *testing.T) {
 	t.Parallel()
 	for i := range failovers(t) {
@@ -139,7 +139,7 @@ func TestSecondPromotionFromOldest(t *testing.T) {
 			d := newDrill(t, Options{})
 			oldest := servers.New(t, servers.Postgres, &servers.Options{NoSync: true, Upstream: d.primary})
 			claimed(t, sqlfault.Join(t, d.open(true, d.primary.Addr()), "a"), driver.Claim{Shard: "s"})
-			d.caughtUp()
+			d.caughtUp(2)
 			d.must(oldest.Kill(t.Context()))
 			d.must(d.standby.Kill(t.Context()))
 			d.must(d.primary.Kill(t.Context()))
@@ -176,7 +176,6 @@ func (d *drill) open(create bool, addrs ...string) *Backend {
 	return b
 }
 
-// claimed claims a shard, again after ErrRetry.
 func claimed(t *testing.T, s driver.Session, c driver.Claim) driver.Fence {
 	t.Helper()
 	for {
@@ -229,7 +228,7 @@ func newDrill(t *testing.T, o Options) *drill {
 	d := &drill{t: t, o: o, grants: make(map[core.Fence]bool), lost: make(map[*drillMember]bool)}
 	d.primary = servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
 	var err error
-	d.dsn, err = d.primary.CreateDatabase(t.Context()) // it ends with its server
+	d.dsn, err = d.primary.CreateDatabase(t.Context()) // the database ends with its server
 	d.must(err)
 	d.must(Migrate(t.Context(), d.dsn.Reveal(), &o))
 	d.standby = servers.New(t, servers.Postgres, &servers.Options{NoSync: true, Upstream: d.primary})
@@ -263,20 +262,16 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 		d.t.Fatal(err)
 	}
 	m := &drillMember{name: name}
-	hooks := core.Hooks{
-		OnGrant: func(e core.LeaseEvent) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
+	hooks := core.Hooks{OnEvent: func(e core.Event) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		switch {
+		case e.Kind == core.LeaseGranted:
 			d.grants[e.Fence] = true
-		},
-		OnSession: func(e core.SessionEvent) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if errors.Is(e.Err, core.ErrStoreLost) {
-				d.lost[m] = true
-			}
-		},
-	}
+		case errors.Is(e.Err, core.ErrStoreLost):
+			d.lost[m] = true
+		}
+	}}
 	m.Elector, err = core.NewElector(b, &core.Options{
 		Node: name, TTL: failoverTTL, Resync: 5 * failoverTTL, Hooks: hooks,
 	})
@@ -298,7 +293,7 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 	return m
 }
 
-// contend serves shards: each lease appends an entry, and stays.
+// contend serves shards. Under each lease, it appends an entry and keeps the lease.
 func (m *drillMember) contend(t *testing.T, shards ...string) {
 	t.Helper()
 	err := m.Contend(func(ctx context.Context, l *core.Lease) error {
@@ -313,7 +308,7 @@ func (m *drillMember) contend(t *testing.T, shards ...string) {
 	}
 }
 
-// serves reports whether the member holds the shard, and its commit was made.
+// serves reports whether the member holds the shard and has committed.
 func (m *drillMember) serves(shard string) bool {
 	for _, l := range m.View().Leases {
 		if string(l.Fence.Shard) == shard && l.State == core.LeaseHeld {
@@ -328,8 +323,8 @@ func (d *drill) until(what string, ok func() bool) {
 	ample.Wait(d.t, "not yet: "+what, ok)
 }
 
-// play loses grants of three kinds: of a shard that the standby does not know, of a shard that it
-// knows under another owner, and to a session that it does not know.
+// play loses three kinds of grants: of a shard that the standby does not know, of a shard for which
+// the standby knows a different owner, and to a session that the standby does not know.
 func (d *drill) play() drillResult {
 	t := d.t
 	shards := []string{"kept", "moved", "new", "stranger"}
@@ -339,13 +334,13 @@ func (d *drill) play() drillResult {
 	d.until("old-1 serves", func() bool {
 		return giver.serves("kept") && giver.serves("moved") && giver.serves("stranger")
 	})
-	d.caughtUp()
+	d.caughtUp(1)
 	d.must(d.standby.Kill(t.Context()))
 
 	taker.contend(t, "moved", "new")
 	d.until("old-2 serves new", func() bool { return taker.serves("new") })
-	// On a busy machine it may fail for the moment. The member continues, and the test waits for
-	// the next owner.
+	// On a busy machine, the call may fail temporarily. The member continues, and the test waits
+	// for the next owner.
 	_ = giver.Withdraw(t.Context(), "moved")
 	d.until("old-2 serves moved", func() bool { return taker.serves("moved") })
 	stranger := d.start("old-3", first, second)
@@ -398,7 +393,8 @@ func (d *drill) play() drillResult {
 	return r
 }
 
-// agrees reports whether the member knows a live owner of each shard, and that one holds it.
+// agrees reports whether the member knows a live owner of each shard, and whether that owner holds
+// the shard.
 func (d *drill) agrees(m *drillMember, all []*drillMember, shards []string) bool {
 	v := m.View()
 	for _, s := range shards {
@@ -432,18 +428,18 @@ func (d *drill) judge(r *drillResult) {
 	r.grants, r.reported = len(d.grants), len(d.lost)
 }
 
-// caughtUp waits until the standby has everything that the primary has.
-func (d *drill) caughtUp() {
+// caughtUp waits until so many standbys have everything that the primary has. A standby that is not
+// connected yet has no row.
+func (d *drill) caughtUp(standbys int) {
 	d.t.Helper()
 	db := setup.DB(d.t, d.primary.Admin())
-	d.until("the standby has caught up", func() bool {
-		var done bool
-		err := db.QueryRowContext(d.t.Context(),
-			"SELECT coalesce(bool_and(flush_lsn >= pg_current_wal_lsn()), false) FROM pg_stat_replication").Scan(&done)
+	d.until("the standbys have caught up", func() bool {
+		var n int
+		err := db.QueryRowContext(d.t.Context(), "SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= pg_current_wal_lsn()").Scan(&n)
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		return done
+		return n >= standbys
 	})
 }
 

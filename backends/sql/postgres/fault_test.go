@@ -25,8 +25,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestKilledAtCommit ends the server's process of a connection 200 times while it commits, which
-// takes long here.
+// TestKilledAtCommit ends a connection's server process 200 times during a commit, which takes long
+// here.
 func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{Config: []string{"commit_delay = 3000", "commit_siblings = 0"}})
@@ -66,7 +66,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestPings: a ping waits for no read.
+// TestPings: a ping does not wait for reads.
 func TestPings(t *testing.T) {
 	t.Parallel()
 	o, err := (&Options{Migrate: true, Create: true, NoNotify: true}).withDefaults()
@@ -89,14 +89,15 @@ func TestPings(t *testing.T) {
 	enginetest.CheckPings(t, b, st, readConns)
 }
 
-// TestPageBytes: the rest of a log beyond a page is not sent.
+// TestPageBytes: the server does not send the part of a log that exceeds a page.
 func TestPageBytes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestStoppedTransaction: an open transaction delays only its own shards and session.
+// TestStoppedTransaction: an open transaction delays only the shards and the session that it
+// concerns.
 func TestStoppedTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -124,14 +125,14 @@ func TestStoppedTransaction(t *testing.T) {
 }
 
 // TestDeadlock causes a deadlock with a commit that waits for an item while it holds its shard's
-// row. The commit writes nothing, and reports that.
+// row. The commit writes nothing, and returns an error that reports this.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
-	// A connection looks for a deadlock once, this long after it began to wait. By then the other
-	// one must wait too, even on a busy machine.
+	// A connection looks for a deadlock once, 8 s after it began to wait. By then, the other
+	// connection must also wait, even on a busy machine.
 	if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET deadlock_timeout = '8s'", dsn.Name())); err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +164,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestTooSlow: a call ends with its context although a lock is taken, and leaves nothing that
-// waits.
+// TestTooSlow: a call ends with its context although another transaction holds a lock. No statement
+// is left waiting.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -203,10 +204,12 @@ func TestTooSlow(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 }
 
-// TestHeartbeatsAreHOT beats for many members and checks what is left in the table.
+// TestHeartbeatsAreHOT sends heartbeats for many members, and checks the state of the table
+// afterwards.
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
-	// A separate server, because other tests' open transactions would keep old versions.
+	// This is a separate server, because open transactions of other tests would keep old row
+	// versions.
 	server := servers.New(t, servers.Postgres, nil)
 	members := share.Of(t, "members", 200, 50)
 	pages, hot := heartbeats(t, server.Database(t), members, 60) // until the table has its size, some are not HOT
@@ -253,8 +256,8 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
-// unlimited lets transactions of this process be idle while a busy machine does not run it.
-// Otherwise the server ends them, like those of a suspended process.
+// unlimited lets this process's transactions be idle while a busy machine does not run the process.
+// Otherwise, the server would end the transactions, as with a suspended process.
 func unlimited(t *testing.T, s *store) {
 	t.Helper()
 	for _, pool := range []*pgxpool.Pool{s.data, s.roster} {
@@ -271,7 +274,7 @@ func unlimited(t *testing.T, s *store) {
 	}
 }
 
-// TestWakes: commits wake no Observe of another process.
+// TestWakes: commits do not wake Observe in another process.
 func TestWakes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -285,8 +288,8 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, writer, reader, calls)
 }
 
-// TestNotifyFlood: a role without any grant sends notifications as fast as it can. They cause a
-// member few reads, and a hand-over succeeds.
+// TestNotifyFlood: a role without any grant sends notifications as fast as it can. A member makes
+// few reads because of them, and a hand-over succeeds.
 func TestNotifyFlood(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
@@ -394,7 +397,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// FuzzHeard hears any message of a role. It wakes readers, or none.
+// FuzzHeard hears arbitrary messages from a role. A message wakes a valid set of readers, which may
+// be empty.
 func FuzzHeard(f *testing.F) {
 	h := &link{self: "ME", of: "a/b"}
 	for _, message := range []string{"YOU.observers a/b", "YOU.tailers a/b", "YOU.watchers a/b", "YOU a/b", "ME a/b", "a/b", ". a/b", "YOU.observers", " a/b", "", "\x00 a/b"} {
@@ -410,8 +414,8 @@ func FuzzHeard(f *testing.F) {
 	})
 }
 
-// TestReadOnlyByDefault: transactions set their own mode, so a default that is changed at run time
-// stops no member.
+// TestReadOnlyByDefault: transactions set their own mode, so a change of the default at run time
+// does not stop any member.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -438,9 +442,9 @@ func TestReadOnlyByDefault(t *testing.T) {
 	}
 }
 
-// TestStandby: on a server that comes back as a standby nothing is granted or committed, and the
-// error has the reason. No session is lost, and everything can be read. After its promotion
-// sessions continue, with leases under new tokens (I2).
+// TestStandby: on a server that returns as a standby, nothing is granted or committed, and the
+// error states the reason. No session is lost, and everything can be read. After the standby's
+// promotion, sessions continue, with leases under new tokens (I2).
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)

@@ -87,7 +87,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestFenceOfOldSnapshot: a transaction whose snapshot is too old may not write.
+// TestFenceOfOldSnapshot: a transaction with an outdated snapshot may not write.
 func TestFenceOfOldSnapshot(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)

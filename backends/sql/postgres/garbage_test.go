@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/garbage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -23,5 +24,5 @@ func TestGarbage(t *testing.T) {
 	store := d.Conformance(calls, func(ctx context.Context, namespace string, how sqlfault.How) (driver.Backend, error) {
 		return openFaulty(ctx, app.Reveal(), namespace, Options{}, calls, how)
 	})
-	garbage.Test(t, store, 4, *garbageFor)
+	conformance.TestGarbage(t, func(conformance.T) *conformance.Store { return store }, *garbageFor)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// link carries hints by NOTIFY. NOTIFY locks the whole server when it commits, so it runs in no
-// transaction that matters.
+// link sends hints with NOTIFY. A commit with NOTIFY takes a server-wide lock, so no other
+// transaction uses NOTIFY.
 type link struct {
 	s       *store
 	connect func(context.Context) (*pgx.Conn, error)
 	channel string // an identifier
-	self    string // tells this process's hints from others
+	self    string // identifies this process's hints
 	of      string // the namespace
 }
 
@@ -33,7 +33,7 @@ func (l *link) Send(ctx context.Context, to engine.Readers) error {
 	return err
 }
 
-// Listen hears until the connection or the context ends.
+// Listen receives hints until the connection or the context ends.
 func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error {
 	conn, err := l.connect(ctx)
 	if err != nil {
@@ -57,8 +57,8 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Reade
 	}
 }
 
-// message returns "process.readers namespace". It omits the readers if the hint is for all of them,
-// and the namespace if it is for none.
+// message returns "process.readers namespace". A hint for all readers omits the readers. A hint
+// without readers contains only the process.
 func (l *link) message(to engine.Readers) string {
 	switch to &^ engine.Watchers {
 	case engine.Observers: // observers see heartbeats too
@@ -77,7 +77,6 @@ func (l *link) message(to engine.Readers) string {
 	return l.self + " " + l.of
 }
 
-// heard returns the readers that a message wakes.
 func (l *link) heard(message string) engine.Readers {
 	from, of, _ := strings.Cut(message, " ")
 	self, readers, _ := strings.Cut(from, ".")

@@ -15,35 +15,33 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Limits of how long one of several hosts may take to give a connection, if the DSN has no
-// connect_timeout. Without them, the next host would be asked only after the system gave up on
-// a silent one, which takes two minutes or more (E4). A connection often takes a twelfth of the
-// shorter limit.
+// If the DSN has no connect_timeout, these constants limit the time for connecting to one of
+// several hosts. Otherwise, the client would wait until the system gives up on a silent host, which
+// takes two minutes or more (E4). Connecting often takes only a twelfth of the shorter limit.
 const (
 	leastPatience = 250 * time.Millisecond
 	hostPatience  = 2 * time.Second
 )
 
-// patiences is the number of values that patience can have: the least, and each doubling up to
-// the most.
+// patiences is the number of possible time limits, each of which is twice the previous one.
 const patiences = 4
 
-// usualTimes limits the time for a connection, as a multiple of the time that the last one took.
+// usualTimes is the ratio of the time limit to the time that the last connection took.
 const usualTimes = 8
 
-// hosts makes connections first ask the host that gave the last connection. So a silent host
-// costs a process its patience only once, not for each connection. Patience doubles with each
-// attempt until one succeeds, because the network may be slow. It is safe for concurrent use.
+// hosts makes each connection first try the host of the last connection. Therefore, a process waits
+// for a silent host only once, and not for each connection. Because the network may be slow, the
+// time limit doubles with each failed attempt. A hosts is safe for concurrent use.
 type hosts struct {
 	patient bool // the DSN sets how long a host may take
 
 	mu    sync.Mutex
-	last  hostPort // gave the last connection
+	last  hostPort // provided the last connection
 	took  time.Duration
 	tried int // attempts since then
 }
 
-// hostPort is a host as in the DSN.
+// hostPort is a host and a port as given in the DSN.
 type hostPort struct {
 	host string
 	port uint16
@@ -54,7 +52,6 @@ type dialed struct {
 	at      time.Time
 }
 
-// connecting prepares the configuration of one connection.
 func (h *hosts) connecting(c *pgx.ConnConfig) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +69,7 @@ func (h *hosts) connecting(c *pgx.ConnConfig) {
 		}
 		return found, err
 	}
-	var newest atomic.Pointer[dialed] // a later request to cancel dials too
+	var newest atomic.Pointer[dialed] // a later cancel request also dials
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		newest.Store(&dialed{address, time.Now()})
 		return dial(ctx, network, address)
@@ -87,7 +84,7 @@ func (h *hosts) connecting(c *pgx.ConnConfig) {
 	}
 }
 
-// patience returns how long each host may take for the next connection.
+// patience returns the time limit for connecting to each host.
 func (h *hosts) patience() time.Duration {
 	patience := max(leastPatience, usualTimes*h.took)
 	for range min(h.tried, patiences-1) {
@@ -96,8 +93,8 @@ func (h *hosts) patience() time.Duration {
 	return min(patience, hostPatience)
 }
 
-// first moves the last host before the others. Entries of one host stay together, because they
-// share its patience.
+// The host of the last connection moves to the front. Entries for one host stay together, because
+// they share one time limit.
 func (h *hosts) first(c *pgx.ConnConfig) {
 	all := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 	slices.SortStableFunc(all, func(a, b *pgconn.FallbackConfig) int {
@@ -113,14 +110,13 @@ func (h *hosts) rank(f *pgconn.FallbackConfig) int {
 	return 1
 }
 
-// gave records that a host gave a connection.
 func (h *hosts) gave(host hostPort, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last, h.took, h.tried = host, took, 0
 }
 
-// tooSlow reports whether a connection failed because each host was silent or slow.
+// tooSlow reports whether connecting failed because all hosts were silent or slow.
 func tooSlow(err error) bool {
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	return connecting && errors.Is(err, context.DeadlineExceeded)

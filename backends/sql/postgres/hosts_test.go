@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// silentHost returns a way to a server, which can fall silent, and a DSN that has it before the
-// server.
+// silentHost returns a proxy that leads to a server and can fall silent, and a DSN that names the
+// proxy before the server.
 func silentHost(t *testing.T) (through string, host *faultproxy.Proxy) {
 	t.Helper()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -33,7 +33,7 @@ func silentHost(t *testing.T) (through string, host *faultproxy.Proxy) {
 }
 
 // TestSilentHostIsLeft: the first of several hosts accepts connections and sends nothing. A process
-// that starts waits for it once, and serves (E4).
+// that starts waits for the silent host once, and then serves (E4).
 func TestSilentHostIsLeft(t *testing.T) {
 	t.Parallel()
 	through, silent := silentHost(t)
@@ -64,8 +64,8 @@ func TestSilentHostIsLeft(t *testing.T) {
 	}
 }
 
-// TestHostFallsSilent: a host that all connections use falls silent, and they are reset, as a
-// firewall may do. Each of the pools finds that out at most once.
+// TestHostFallsSilent: the host that all connections use falls silent, and the connections are
+// reset, as by a firewall. Each pool waits for the silent host at most once.
 func TestHostFallsSilent(t *testing.T) {
 	t.Parallel()
 	through, host := silentHost(t)
@@ -111,8 +111,8 @@ func TestHostFallsSilent(t *testing.T) {
 	}
 }
 
-// TestPatience: patience with a host doubles until one gives a connection, and then follows the
-// connection's time. If the DSN sets a time-out, that is the patience.
+// TestPatience: patience with a host doubles until a host provides a connection, and then depends
+// on that connection's time. If the DSN sets a time-out, patience equals the time-out.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	const two = "postgres://u:p@a.example:5432,b.example:5433,a.example:5434/d?sslmode=verify-full"
@@ -169,7 +169,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestEntriesOfAHostStayTogether: they share its patience.
+// TestEntriesOfAHostStayTogether: the entries of one host share its patience.
 func TestEntriesOfAHostStayTogether(t *testing.T) {
 	t.Parallel()
 	cfg, err := parse("postgres://u:p@127.0.0.1:1,127.0.0.1:2/d?sslmode=prefer", &Options{})

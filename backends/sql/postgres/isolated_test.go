@@ -17,8 +17,8 @@ import (
 )
 
 // TestConformanceIsolated cuts a primary off from its synchronous standby, which is promoted. From
-// then on the primary extends no session, acknowledges no write, and shows nothing that the standby
-// lacks.
+// then on, the primary extends no session, acknowledges no write, and shows nothing that the
+// standby lacks.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Postgres)
@@ -27,7 +27,8 @@ func TestConformanceIsolated(t *testing.T) {
 	}}, "Chaos/IsolatedMaster", "Chaos/IsolatedReads")
 }
 
-// pair is a primary with a standby for which each commit waits. Isolate separates the two.
+// pair is a primary and a standby. Each commit waits for the standby. Isolate separates the
+// servers.
 type pair struct {
 	*conformance.Store
 	primary *stdsql.DB

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestEvictedWhileGranted: until a claim or a transfer commits, neither the session that makes it
-// nor the session that gets the shard can be evicted (M1, A1, A5).
+// TestEvictedWhileGranted: until a claim or a transfer commits, neither the calling session nor the
+// session that gets the shard can be evicted (M1, A1, A5).
 func TestEvictedWhileGranted(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -66,8 +66,8 @@ func TestEvictedWhileGranted(t *testing.T) {
 	}
 }
 
-// TestOwnerChangesWaitForFences: a transaction's writes under a fence are committed before the
-// lease is released or claimed by another session, or not at all (F1).
+// TestOwnerChangesWaitForFences: writes under a fence are either committed before the lease is
+// released or claimed by another session, or not committed at all (F1).
 func TestOwnerChangesWaitForFences(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -97,7 +97,7 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), fenceIdleTimeout/4)
 			changed := change(ctx, fence)
 			cancel()
-			// If the server ended the idle transaction, nothing is wrong.
+			// The server may have ended the idle transaction.
 			if err := fenced.Commit(); err == nil && changed == nil {
 				t.Errorf("a %s took effect before a transaction that had proven the lease committed", name)
 			}
@@ -105,7 +105,7 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 				if changed != nil {
 					changed = change(t.Context(), fence)
 				}
-				return changed == nil || errors.Is(changed, driver.ErrHeld) // an earlier attempt was applied, and its answer lost
+				return changed == nil || errors.Is(changed, driver.ErrHeld) // an earlier attempt was applied; its answer was lost
 			}
 			if !ample.Soon(t.Context(), after) {
 				t.Errorf("the %s after the transaction: %v", name, changed)

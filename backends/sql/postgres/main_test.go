@@ -12,7 +12,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 var setup = &sqlfault.Setup{

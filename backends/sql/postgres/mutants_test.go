@@ -9,8 +9,8 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out of the backend at a time, and expects the case of
-// the suite that is named to fail.
+// TestMutants removes one rule at a time from the backend, and expects the named case of the suite
+// to fail.
 func TestMutants(t *testing.T) {
 	const (
 		forked      = "TestConformanceSimpleProtocol/Chaos/ForkedStore"

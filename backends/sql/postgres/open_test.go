@@ -81,7 +81,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestLockLimits: the server ends transactions of a process that is suspended or cut off.
+// TestLockLimits: the server ends the transactions of a process that is suspended or cut off.
 func TestLockLimits(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -265,7 +265,7 @@ func TestRunTimeRole(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal with code %s", text, err, code)
 		}
 	}
-	// The page lists what the role can do, in other namespaces too.
+	// The page lists what the role can do, even in other namespaces.
 	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
 		possible := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 		if res, err := possible.ExecContext(t.Context(), text); err != nil {
@@ -277,7 +277,7 @@ func TestRunTimeRole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// If a role may not remove labels or locks, they stay, and nothing else changes.
+	// If a role may not remove labels or locks, these stay, and nothing else changes.
 	sqlfault.Exec(t, setup.DB(t, server.Admin().Database(dsn.Name())), "REVOKE DELETE ON public.tenure_nodes, public.tenure_shards FROM "+app.User())
 	sqlfault.Labels(t, b)
 	sqlfault.Locks(t, sqlfault.Join(t, b, "locks"), "stay", 5, func() {})
@@ -425,7 +425,8 @@ func TestTooFewConnections(t *testing.T) {
 	}
 }
 
-// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, and no caller waits
+// forever.
 func TestPasswordGoexit(t *testing.T) {
 	t.Parallel()
 	b, err := Open(t.Context(), "postgres://u@127.0.0.1:1/d", "app",

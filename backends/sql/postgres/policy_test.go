@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestRowSecurity: a policy that hides rows from the run-time role is an error in reads, also
-// through a pooler, and in Open.
+// TestRowSecurity: a policy that hides rows from the run-time role makes Open fail. It also makes
+// reads fail, even through a pooler.
 func TestRowSecurity(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
@@ -21,7 +21,7 @@ func TestRowSecurity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dsn := server.Database(t)
 			app := restricted(t, server, dsn, nil)
-			if o.Pooler { // it knows only the owner
+			if o.Pooler { // the pooler knows only the owner
 				app = dsn.At(bouncer.Addr())
 			}
 			o.Create = true

@@ -16,21 +16,21 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// backendName is the backend's name in Info and of its Opener.
 const backendName = "postgres"
 
-// buckets is the number of counters that order the logs of a new namespace. A commit holds one
-// until it is durable.
+// buckets is the number of tail counters of a new namespace. A commit keeps one of them locked
+// until the commit is durable.
 const buckets = 16
 
-// fenceIdleTimeout is the idle time after which the server ends a transaction that called
-// FenceTx or FencePgx. Otherwise, a stopped process would keep its shard from being taken.
+// fenceIdleTimeout is the idle time after which the server ends a transaction that called FenceTx
+// or FencePgx. Without this limit, a stopped process could prevent other processes from claiming
+// its shard.
 const fenceIdleTimeout = 5 * time.Second
 
-// incarnation tells one history of a server from another (I2). A promotion and a recovery to a
-// point in time begin a new timeline. Another server has another identifier.
-// pg_control_checkpoint would not do, because it shows the timeline of the last checkpoint.
-// Right after a promotion, that is the previous one.
+// incarnation identifies one history of a server (I2). A promotion or a point-in-time recovery
+// begins a new timeline. An unrelated server has a different identifier. The function
+// pg_control_checkpoint does not suffice, because it shows the last checkpoint's timeline, which is
+// outdated right after a promotion.
 const incarnation = "CASE WHEN pg_is_in_recovery() THEN '' ELSE " +
 	"(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 
@@ -42,13 +42,13 @@ var files embed.FS
 type Backend struct {
 	*engine.Backend
 	pg     *store
-	tables string // begins their names
+	tables string // prefix of the tables' names
 }
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database that dsn names, as a URL or as keywords of libpq.
-// The context limits the opening only. o may be nil. An error says in one line what to change.
+// Open opens the namespace in the database that dsn describes as a URL or as libpq keywords. The
+// context applies only to Open, and o may be nil. An error explains in one line what to change.
 func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -100,20 +100,20 @@ func config(namespace string, o *Options, st *store, stmts *engine.Statements) e
 	}
 }
 
-// limitIdle lowers the time-out of the transaction it runs in to fenceIdleTimeout.
+// limitIdle returns SQL that lowers the current transaction's idle timeout to fenceIdleTimeout.
 func limitIdle() string {
 	return fmt.Sprintf(`SELECT set_config('idle_in_transaction_session_timeout', '%d', true)
 WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '%[1]d ms'`,
 		fenceIdleTimeout.Milliseconds())
 }
 
-// FenceTx checks a lease inside the caller's own transaction on the same database, with any
-// driver that supports $1. It locks the shard's row until that transaction ends. So the
-// transaction's writes take effect if and only if the fence is the shard's current grant at the
-// commit (F1). Otherwise, the error is a *driver.FencedError with the current owner, and the
-// caller must roll back. ErrRetry means that the transaction cannot continue and may be tried
-// again from its start. Fences of one lease wait neither for each other nor for commits. The
-// server ends the transaction if it idles for 5 s.
+// FenceTx checks a lease inside the caller's own transaction on the same database, with any driver
+// that supports placeholders such as $1. FenceTx locks the shard's row until that transaction ends.
+// The transaction's writes take effect only if the fence is the shard's current grant when the
+// transaction commits (F1). Otherwise, the error is a *driver.FencedError with the current owner,
+// and the caller must roll back. ErrRetry means that the transaction cannot continue and may be
+// retried from its start. Transactions that fence the same lease do not wait for each other or for
+// commits. The server ends a transaction that is idle for 5 s.
 func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)
@@ -124,7 +124,7 @@ func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) e
 	})
 }
 
-// FencePgx is FenceTx for a transaction of pgx.
+// FencePgx is like FenceTx, but for a pgx transaction.
 func (b *Backend) FencePgx(ctx context.Context, tx pgx.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRow(ctx, text, args...).Scan(dest...)

@@ -111,8 +111,8 @@ func (e *ear) Read(b []byte) (int, error) {
 	}
 }
 
-// TestDeaf: a connection that goes deaf, but stays open, is noticed and replaced. Changes in that
-// time are reported, and so are changes without a notification.
+// TestDeaf: a connection that goes deaf but stays open is noticed and replaced. Changes during that
+// time are reported, as are changes without a notification.
 func TestDeaf(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)

@@ -12,10 +12,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// runner runs statements on a connection. It sends the queued statements together with the
-// statement that needs an answer, or with COMMIT. It sends BEGIN with the first statement. So a
-// write takes two round trips, whatever the number of its statements. One goroutine at a time
-// uses a runner.
+// runner sends queued statements together with the next statement that needs an answer, or with
+// COMMIT. BEGIN is sent with the first statement. Therefore, a write takes two round trips, however
+// many statements it has. A runner is not safe for concurrent use.
 type runner struct {
 	conn   *pgx.Conn
 	stmts  *engine.Statements
@@ -23,7 +22,7 @@ type runner struct {
 	wait   *waiting
 	begun  bool
 	queue  []step
-	broken error // error of a statement, after which the transaction cannot continue
+	broken error // a statement's error; the transaction cannot continue
 }
 
 type step struct {
@@ -75,8 +74,7 @@ func (r *runner) commit(ctx context.Context) error {
 	return r.send(ctx, step{name: "commit", text: "COMMIT"})
 }
 
-// rollback ends the current transaction. If it cannot, the pool closes the connection, because it
-// is in a transaction.
+// If ROLLBACK fails, the connection stays in a transaction, and the pool closes it.
 func (r *runner) rollback(ctx context.Context) {
 	r.queue = nil
 	if r.begun && !r.conn.IsClosed() && r.conn.PgConn().TxStatus() != 'I' {
@@ -84,7 +82,7 @@ func (r *runner) rollback(ctx context.Context) {
 	}
 }
 
-// send runs the queue and then last in one round trip.
+// send runs the queued statements, and then the last one, in one round trip.
 func (r *runner) send(ctx context.Context, last ...step) error {
 	if r.broken != nil {
 		return r.broken

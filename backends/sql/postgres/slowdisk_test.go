@@ -12,11 +12,10 @@ import (
 
 var slowDiskFlag = sqlfault.SlowDiskFlag()
 
-// TestSlowDisk: a heartbeat that overlaps another of its session does not wait for that one's
-// flush. It costs two flushes, like any commit that begins during another's flush.
+// TestSlowDisk: a heartbeat that overlaps another heartbeat of its session does not wait for the
+// other's flush. It takes two flushes, like any commit that begins during another commit's flush.
 func TestSlowDisk(t *testing.T) { setup.SlowDisk(t, slowDiskFlag) }
 
-// TestBeats has overlapping heartbeats.
 func TestBeats(t *testing.T) {
 	setup.Beats(t, func(ctx context.Context, dsn string, wire *sqlfault.Wire) (driver.Backend, error) {
 		return openFaulty(ctx, dsn, "app", Options{}, new(sqlfault.Calls), sqlfault.How{Wire: wire})

@@ -1,10 +1,9 @@
--- The statements of the PostgreSQL backend. Transactions are READ COMMITTED, so
--- whatever is decided upon is locked by the statement that reads it.
--- Lists travel as one JSON array. A sub-select for each item (LATERAL, with a
--- clause that keeps it one) makes the planner look each up by primary key, in the
--- order of the list, whatever it believes about the sizes of tables; ctid names the
--- rows found. The others, with = ANY, are for few rows.
--- {incarnation} is what tells one history of the server from another.
+-- The statements of the PostgreSQL backend. Transactions are READ COMMITTED. Therefore, the
+-- statement that reads the rows for a decision also locks these rows. A list is sent as one JSON
+-- array. A sub-select for each item (LATERAL) makes the planner look up each item by primary key,
+-- in the order of the list, regardless of its estimates of table sizes. A clause prevents the
+-- planner from merging the sub-select. ctid names the rows that were found. The statements with =
+-- ANY are for few rows. {incarnation} distinguishes one history of the server from another.
 
 -- name: namespace_insert
 INSERT INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, {incarnation})
@@ -75,7 +74,7 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::js
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
 -- name: shards_lift
--- Leaves out rows that are damaged, of which the schema refuses any change.
+-- The statement skips damaged rows, because the schema refuses any change of such rows.
 UPDATE tenure_shards SET granted_from = token, token = :token::bigint, revision = :revision::bigint
 WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 
@@ -91,7 +90,8 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::js
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
 -- name: heads_write
--- The rows exist. An INSERT looks each up by primary key, whatever the planner believes.
+-- The rows exist. An INSERT looks up each row by primary key, regardless of the estimates of the
+-- planner.
 INSERT INTO tenure_shards AS s (namespace, shard, session, token, granted_from, revision, number, seq, oldest, nonce, commit_token)
 SELECT :namespace::text, j ->> 0, '', 1, 0, 0, (j ->> 1)::bigint, (j ->> 2)::bigint, (j ->> 3)::bigint, (j ->> 4)::bigint, (j ->> 5)::bigint
 FROM jsonb_array_elements(:rows::jsonb) AS j
@@ -126,9 +126,9 @@ SELECT :namespace::text, j ->> 0, (j ->> 1)::bigint, (j ->> 2)::bigint, (j ->> 3
 FROM jsonb_array_elements(:rows::jsonb) AS j LEFT JOIN tenure_tails AS t ON t.namespace = :namespace AND t.bucket = (j ->> 5)::integer;
 
 -- name: log_append
--- The conditions on the shard are part of its UPDATE, which looks at them again if it
--- had to wait for the row: a sub-select would keep what it saw before (F1). The tail
--- counter is locked after the shard. Without one the position is NULL, which fails.
+-- The conditions on the shard are part of the UPDATE, which checks them again if it had to wait for
+-- the row. A sub-select would keep the values that it saw before the wait (F1). The tail counter is
+-- locked after the shard. Without a counter, the position is NULL and the statement fails.
 WITH ns AS (
   SELECT base + revision AS floor FROM tenure_namespaces
   WHERE namespace = :namespace AND store_id = :store_id AND {incarnation} IN (incarnation, '')
@@ -153,10 +153,10 @@ WITH ns AS (
 SELECT ns.floor, held.seq, held.oldest FROM ns CROSS JOIN held;
 
 -- name: logs_append
--- INSERT looks each row up by primary key, whatever the planner believes; DO UPDATE looks at
--- its conditions again where it had to wait (F1). The tail counters are locked after all
--- shards. A shard without a row gets one of revision 0, and with it, or without its counter,
--- a position of NULL, which fails. Only the wait for shards is bounded.
+-- INSERT looks up each row by primary key, regardless of the estimates of the planner. DO UPDATE
+-- checks its conditions again if it had to wait (F1). The tail counters are locked after all
+-- shards. A shard without a row gets a row with revision 0. With that revision, or without a
+-- counter, the position is NULL and the statement fails. Only the wait for shards is limited.
 WITH ns AS (
   SELECT base + revision AS floor, set_config('lock_timeout', :patience::text, true) FROM tenure_namespaces
   WHERE namespace = :namespace AND store_id = :store_id AND {incarnation} IN (incarnation, '') AND base + revision >= :seen::bigint
@@ -191,8 +191,9 @@ WITH ns AS (
 SELECT floor, shard, seq, oldest FROM ns CROSS JOIN held;
 
 -- name: logs_read
--- The row whose payloads exceed the bytes is the last: all that is asked for would be
--- sent, also what the reader leaves. A row too many costs its length only.
+-- The result ends with the row whose payloads exceed the limit, because the server would otherwise
+-- send all requested rows, even if the reader does not need them. One surplus row costs only its
+-- length.
 SELECT bounded(shard), first_seq, last_seq, token, number, position, bounded(cuts), octet_length(payloads), bounded(payloads) FROM (
   SELECT *, sum(octet_length(payloads) + octet_length(cuts)) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier
   FROM tenure_logs
@@ -233,8 +234,9 @@ WHERE s.namespace = :namespace AND s.shard = :shard AND s.session = :session AND
 FOR KEY SHARE OF s;
 
 -- name: barrier_write
--- A commit whose writer gave up waiting for the standbys is visible. This one, which locks
--- nothing and leaves no row, is acknowledged when they have it, and all that came before.
+-- A commit is visible even if its writer stopped waiting for the standbys. This commit locks
+-- nothing and leaves no row. The commit is acknowledged when the standbys have it and all earlier
+-- commits.
 SELECT pg_logical_emit_message(true, 'tenure', :id::text);
 
 -- name: roster_insert

@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// Connections besides those for the application's writes. Pings have connections only after a
-	// lapse of trust.
+	// rosterConns is the number of connections for roster writes.
 	rosterConns = 3
-	// rosterIdle is how many of these stay open without a call. If all are lost silently, each
-	// costs a heartbeat, and one more must be available.
+	// rosterIdle is the number of these connections that stay open when idle. If they are all lost
+	// silently, a heartbeat fails on each of them, so another connection must be available.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
-	// pingAfter is how long a connection for the application's writes may be unused without a test
-	// before its next use. A commit sent together with all its statements on an ended connection
+	// If a connection for the application's writes was idle longer than pingAfter, the pool tests
+	// it before the next use. Otherwise, a commit that is sent in one batch on a closed connection
 	// would have an unknown outcome.
 	pingAfter = 50 * time.Millisecond
-	// pingIdle is the same limit for the other connections, and for all while notifications
-	// arrive. A server that ended these connections would have ended the listening one too.
+	// The other connections are tested after pingIdle, or after 1 s while no notifications arrive.
+	// A server that ended them would also end the listening connection.
 	pingIdle = 10 * time.Second
-	// idleLimit ends the transaction of a process that was suspended in it.
+	// idleLimit is the idle time after which the server ends a transaction, such as that of a
+	// suspended process.
 	idleLimit = 2 * time.Second
-	// transactionLimit ends any transaction except a migration, if the server can. idleLimit does
-	// not suffice, because a server that waits for the rest of a batch is not idle.
+	// transactionLimit is the longest duration of any transaction except a migration, if the server
+	// supports such a limit. A session that waits for the rest of a batch is not idle, so idleLimit
+	// does not suffice.
 	transactionLimit = 5 * time.Second
-	// transactionLimitVersion is the first such server, as server_version_num.
+	// transactionLimitVersion is the server_version_num of the first version with this limit.
 	transactionLimitVersion = 170000
 )
 
-// store runs transactions, each on a connection of the pool for its purpose.
 type store struct {
 	data, roster, reads, pings *pgxpool.Pool
 
 	stmts       *engine.Statements
 	write, read []string // statements that begin a transaction
-	single      []string // the same for single reads; only with a pooler, which keeps no settings
+	single      []string // for single reads; only with a pooler, which keeps no settings
 	wake        dialect.Wake
 	hints       *dialect.Hints // nil if the store only polls
 	wait        waiting
@@ -95,7 +95,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *en
 		}
 		if part.pool == &s.data {
 			c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
-			if !o.Pooler { // planning a batch each time takes a third of its time, and changes nothing
+			if !o.Pooler { // planning each batch takes a third of its time, and changes nothing
 				c.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 			}
 		}
@@ -111,7 +111,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *en
 	return s, nil
 }
 
-// connector returns a function that makes connections as a pool with this configuration does.
+// connector returns a function that opens connections as a pool with this configuration would.
 func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := cfg.ConnConfig.Copy()
@@ -122,7 +122,6 @@ func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 	}
 }
 
-// transaction runs fn in a write transaction on a connection of the pool.
 func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
@@ -190,7 +189,6 @@ func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, ros
 	return s.reading(ctx, s.pings, s.single, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-// reading runs fn on a connection of the pool, after the statements in begin.
 func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
@@ -213,8 +211,9 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	return nil
 }
 
-// hangUp immediately closes a connection whose call was ended by its context. The library would
-// wait up to 15 s for the server to end it, and the pool would count it until then.
+// hangUp immediately closes a connection whose call was ended by its context. Otherwise, the
+// library would wait up to 15 s for the server to close it, and the pool would still count the
+// connection.
 func hangUp(conn *pgx.Conn) {
 	if conn.IsClosed() {
 		_ = conn.PgConn().Conn().Close()

@@ -7,17 +7,17 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// TestSystem is run with more seeds as -args -system.seeds=100.
+// TestSystem runs more seeds with -args -system.seeds=100.
 func TestSystem(t *testing.T) { system.Run(t, setup.System(t)) }
 
-// TestControl takes the fence away, and expects the damage.
+// TestControl removes the fence, and expects damage.
 func TestControl(t *testing.T) {
 	c := setup.System(t)
 	c.Control, c.Seeds = true, 1
 	system.Run(t, c)
 }
 
-// TestFresh: a member that has just come takes over within the TTL.
+// TestFresh: a member that has just joined takes over within the TTL.
 func TestFresh(t *testing.T) { outage.Fresh(t, setup.System(t)) }
 
 // TestIdentityTampered: overwriting or removing the identity stops the members.

@@ -10,11 +10,10 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// waitingAge is how long an answer about the server's settings is valid. The question is sent
-// together with another statement.
+// waitingAge is how long the result of commitsWait stays valid. The runner sends this query along
+// with another statement.
 const waitingAge = time.Second
 
-// commitsWait reports whether commits wait for standbys.
 const commitsWait = "SELECT current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') <> 'local'"
 
 // waiting records whether commits wait for standbys. It is safe for concurrent use.
@@ -41,20 +40,19 @@ func (w *waiting) step() step {
 	}}
 }
 
-// unreplicated is the key, in a connection's custom data, under which noticed stores the
-// notice.
+// unreplicated is the CustomData key under which noticed stores a notice.
 const unreplicated = "tenure: not replicated"
 
-// noticed keeps the server's warning that a wait for standbys was cancelled. The server has
-// committed and answers COMMIT with success, but a promotion may take the commit back (I2). The
-// text is in the server's language. The name of its routine is not, but a proxy may omit it.
+// noticed stores the warning that a wait for standbys was cancelled. The server has committed and
+// reports success, but a promotion may undo the commit (I2). The warning's text is localized,
+// unlike the routine's name, which a proxy may omit.
 func noticed(c *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Code == "01000" && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "") {
 		c.CustomData()[unreplicated] = n
 	}
 }
 
-// takeNotice removes the notice that noticed stored, and returns it as an error.
+// takeNotice removes the stored notice and returns it as an error.
 func takeNotice(c *pgconn.PgConn) error {
 	n, is := c.CustomData()[unreplicated].(*pgconn.Notice)
 	if !is {

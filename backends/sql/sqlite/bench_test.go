@@ -41,7 +41,7 @@ func BenchmarkBeat(b *testing.B)     { sqlfault.BenchmarkBeat(b, opened(b)) }
 func BenchmarkIdlePoll(b *testing.B) { sqlfault.BenchmarkIdlePoll(b, opened(b)) }
 
 // BenchmarkCommitProducers appends single entries to 64 shards concurrently, each from its own
-// goroutine. Waiting calls share a transaction.
+// goroutine. Waiting calls share one transaction.
 func BenchmarkCommitProducers(b *testing.B) {
 	const producers = 64
 	s := join(b, open(b, dbPath(b), nil), "n1")
@@ -70,7 +70,7 @@ func BenchmarkCommitProducers(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 }
 
-// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+// BenchmarkMany acquires and hands over many shards, and BenchmarkMoves hands over one.
 func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
 func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
 

@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// groupSize is the largest number of calls that share one transaction.
+	// groupSize is the maximum number of calls that share one transaction.
 	groupSize = 64
-	// firstWait and lastWait limit the pauses between attempts to get the write lock while another
-	// process has it. With SQLite's schedule, up to 100 ms, a busy writer starves the others.
+	// firstWait and lastWait limit the pauses between attempts to take the write lock while another
+	// process holds it. SQLite itself would pause for up to 100 ms, so a busy writer would starve
+	// other writers.
 	firstWait = 100 * time.Microsecond
 	lastWait  = 3 * time.Millisecond
 )
 
-// committer is the one writer of a database file in this process: a connection, and the goroutine
-// that owns it. A call whose context ends returns immediately, although SQLite cannot be
-// interrupted in a commit.
+// committer runs write transactions on a database file. Its only connection belongs to one
+// goroutine. When a call's context ends, the call returns immediately, even though SQLite's commit
+// cannot be interrupted.
 type committer struct {
 	conn  *writer
 	check func() error
 	done  func(engine.Readers) // called after each commit
 
 	jobs    chan *job
-	next    *job // taken from jobs, but unfit for the last group
+	next    *job // taken from jobs, but unsuitable for the last group
 	stop    chan struct{}
 	stopped chan struct{}
 }
@@ -58,14 +59,13 @@ func newCommitter(conn *writer, check func() error, done func(engine.Readers)) *
 	return l
 }
 
-// close ends the goroutine after the current transaction, and closes the connection.
+// close ends the goroutine after the current transaction and then closes the connection.
 func (l *committer) close() error {
 	close(l.stop)
 	<-l.stopped
 	return l.conn.close()
 }
 
-// do runs fn in a write transaction.
 func (l *committer) do(ctx context.Context, fn func(context.Context, *engine.Tx) error, end func()) error {
 	j := &job{ctx: ctx, fn: fn, end: end, reply: make(chan error, 1)}
 	select {
@@ -107,8 +107,8 @@ func (l *committer) loop() {
 	}
 }
 
-// run makes one transaction of a job and the jobs that wait. If one of them fails, run rolls the
-// transaction back, and runs each job in a separate one.
+// run combines a job and the waiting jobs into one transaction. If a job fails, the transaction is
+// rolled back, and each job runs in its own transaction.
 func (l *committer) run(first *job) {
 	if err := l.conn.begin(first.ctx, l.stop); err != nil {
 		first.reply <- err
@@ -149,7 +149,7 @@ func (l *committer) run(first *job) {
 	}
 }
 
-// waiting takes a job that can join a group, or returns nil.
+// The result is a waiting job that can join a group, or nil.
 func (l *committer) waiting() *job {
 	select {
 	case j := <-l.jobs:
@@ -170,7 +170,7 @@ func (l *committer) apply(j *job) error {
 	return j.fn(context.Background(), l.conn.tx)
 }
 
-// finish commits. If there is an error already, it rolls back.
+// finish commits the transaction, or rolls it back if err is not nil.
 func (l *committer) finish(err error) error {
 	if err != nil {
 		l.conn.rollback()

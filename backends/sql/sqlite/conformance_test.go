@@ -45,7 +45,7 @@ type harness struct {
 	denied atomic.Bool
 }
 
-// deniable is a store that refuses commits like a read-only file.
+// deniable is a store that refuses commits as a read-only file does.
 type deniable struct {
 	engine.Store
 	h *harness
@@ -114,7 +114,8 @@ func (h *harness) store(t conformance.T) *conformance.Store {
 	}
 }
 
-// guard returns the fence of transactions on the data file, which is opened when a case begins one.
+// guard returns the fence for transactions on the data file. The file is opened when a case begins
+// a transaction.
 func (h *harness) guard(t conformance.T) conformance.Guard {
 	d := &sqlfault.Database{Namespace: harnessNamespace}
 	opened := sync.OnceValue(func() (err error) {
@@ -206,7 +207,7 @@ func inTx(ctx context.Context, db *sql.DB, statements []string) error {
 	return tx.Commit()
 }
 
-// wide makes strings, and bytes, of the letter x.
+// wide makes strings and bytes that repeat the letter x.
 var wide = sqlfault.Wide{
 	Text:  func(n int) string { return fmt.Sprintf("printf('%%.*c', %d, 'x')", n) },
 	Bytes: func(n int) string { return fmt.Sprintf("zeroblob(%d)", n) },
@@ -228,7 +229,7 @@ func (h *harness) tamper(ctx context.Context, what conformance.Tampering, name s
 	return nil
 }
 
-// TestBounds: the schema accepts the largest values, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and refuses larger ones.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	b, db := openBeside(t, false)
@@ -241,7 +242,7 @@ func TestWideRows(t *testing.T) {
 	sqlfault.CheckWide(t, b, db, wide)
 }
 
-// openBeside opens a backend, and both of its files outside it.
+// openBeside opens a backend, and also opens both of its files directly.
 func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string) *sql.DB) {
 	t.Helper()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
@@ -345,7 +346,7 @@ func (h *harness) restore(ctx context.Context, suffix, from string) error {
 	return inTx(ctx, db, statements)
 }
 
-// TestWakes: commits wake no Observe of the same process.
+// TestWakes: commits do not wake Observe in the same process.
 func TestWakes(t *testing.T) {
 	t.Parallel()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
@@ -379,8 +380,8 @@ func newStore(t *testing.T) (*store, *Options, *engine.Statements) {
 	return st, o, stmts
 }
 
-// TestCauseOfRunningCall: a caller's reason for giving up a running transaction does not show its
-// outcome (E1).
+// TestCauseOfRunningCall: a caller's reason for giving up a running transaction says nothing about
+// the transaction's outcome (E1).
 func TestCauseOfRunningCall(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -402,7 +403,7 @@ func TestCauseOfRunningCall(t *testing.T) {
 	}
 }
 
-// impatient gives up writes of one kind, which the store then makes.
+// impatient abandons writes of one kind, which the store completes later.
 type impatient struct {
 	engine.Store
 	data, roster bool
@@ -433,7 +434,7 @@ func (s *impatient) Close() error {
 }
 
 // TestOpeningTurnsAway: an opening whose context ends while the identity is written shares nothing
-// with the store's goroutine. Otherwise the race detector would fail.
+// with the store's goroutine. Otherwise, the race detector would fail.
 func TestOpeningTurnsAway(t *testing.T) {
 	t.Parallel()
 	for _, roster := range []bool{true, false} {
@@ -445,7 +446,7 @@ func TestOpeningTurnsAway(t *testing.T) {
 	}
 }
 
-// hurried makes something happen before each snapshot of the roster.
+// hurried runs a function before each snapshot of the roster.
 type hurried struct {
 	engine.Store
 	before func()
@@ -458,8 +459,8 @@ func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *engi
 	return s.Store.ReadRoster(ctx, fn)
 }
 
-// TestDeparturesForgottenMeanwhile: if a look at the roster comes so late that departures after its
-// cursor may be forgotten, it is not answered with the others only (O1).
+// TestDeparturesForgottenMeanwhile: if a look at the roster is so late that departures after its
+// cursor may be forgotten, the answer is not limited to the remaining departures (O1).
 func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
@@ -490,7 +491,7 @@ func TestDeparturesForgottenMeanwhile(t *testing.T) {
 }
 
 // TestImpossibleMember: a record with which no member could have joined is not reported. A record
-// with too much metadata is reported without it.
+// with too much metadata is reported without the metadata.
 func TestImpossibleMember(t *testing.T) {
 	t.Parallel()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}

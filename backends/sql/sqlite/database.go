@@ -21,31 +21,31 @@ import (
 //go:embed schema statements.sql
 var files embed.FS
 
-// readers is the number of connections that read one file. Nothing blocks a read, so one would
-// suffice. With more, goroutines read in parallel.
+// readers is the number of connections that read one file. One connection would suffice, because
+// reads are never blocked, but several connections let goroutines read in parallel.
 const readers = 4
 
-// readWait is how long a read waits for a lock, in milliseconds, unless its context ends
+// readWait is how long a read waits for a lock, in milliseconds, unless the read's context ends
 // earlier. In WAL mode, a read waits only for recovery.
 const readWait = 60_000
 
 // logFile is the index of the log in database.files.
 const logFile = 1
 
-// The folders of the two databases' schemas.
+// These constants are the folders of the two databases' schemas.
 const (
 	dataSchema    = "data"
 	membersSchema = "members"
 )
 
-// database is one of the two databases of a store.
+// database is one of a store's two databases.
 type database struct {
 	path  string
 	files []file
 	reads *sql.DB
-	// anchor keeps SQLite from removing the write-ahead log or its index, so a missing one was
-	// removed by another program. As the oldest connection, it has the log that belongs to the
-	// index, and writes that log back at the end.
+	// While the anchor is open, SQLite does not remove the write-ahead log or its index. If either
+	// is missing, another program has removed it. The anchor is the oldest connection, so it has
+	// the log that belongs to the index, and writes that log back when closed.
 	anchor    *sql.Conn
 	prep      *engine.Prepared
 	snaps     chan struct{} // one slot per read transaction
@@ -54,7 +54,8 @@ type database struct {
 	beats     *committer // writes heartbeats; nil in the data file
 }
 
-// settled makes connections to a file that is already in WAL mode. Each first calls intact, if set.
+// settled returns a connector for a file that is already in WAL mode. Each new connection first
+// calls intact, if set.
 func settled(path string, busy int, d durability, intact func() error) (sqldriver.Connector, error) {
 	c, err := connector(dsn(path, busy, d))
 	if err != nil {
@@ -104,9 +105,8 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *e
 		return nil, err
 	}
 	d.reads = sql.OpenDB(c)
-	// This is one connection more than the anchor and the read transactions use. The first use
-	// of a statement prepares it on another connection of the pool while the transaction holds
-	// one.
+	// The anchor and the read transactions leave one connection free. A statement is prepared on
+	// that connection when it is first used, while its transaction keeps another.
 	d.reads.SetMaxOpenConns(readers + 2)
 	d.reads.SetMaxIdleConns(readers + 2)
 	d.prep = engine.Prepare(d.reads, stmts)
@@ -126,7 +126,7 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *e
 	return d, nil
 }
 
-// settle opens the anchor and records which files it uses.
+// settle opens the anchor and records the files that the anchor uses.
 func (d *database) settle(ctx context.Context) (err error) {
 	main, err := newFile(d.path)
 	if err != nil {
@@ -146,8 +146,9 @@ func (d *database) settle(ctx context.Context) (err error) {
 	return nil
 }
 
-// check notices that a file was removed or replaced under the open handles, which would continue
-// without an error (I1). If it was the log or the index, check sets the mark.
+// check returns an error if a file was removed or replaced while it was open. Without this check,
+// the open handles would continue to work without an error (I1). If the file was the log or the
+// index, check sets the mark.
 func (d *database) check() error {
 	for i := range d.files {
 		if err := d.files[i].check(); err != nil {
@@ -160,7 +161,7 @@ func (d *database) check() error {
 	return nil
 }
 
-// newWriter returns a connection for writes. SQLite does not wait for locks on it.
+// newWriter returns a connection for writes, on which SQLite does not wait for locks.
 func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *engine.Statements) (*writer, error) {
 	c, err := settled(on.path, 0, d, on.check)
 	if err != nil {
@@ -175,7 +176,8 @@ func newWriter(ctx context.Context, on *database, d durability, count *transacti
 	return w, nil
 }
 
-// close closes the database's connections. It writes back a log that was removed while open.
+// close closes the database's connections. A log that was removed while it was open is written
+// back.
 func (d *database) close() error {
 	var errs []error
 	for _, c := range []*committer{d.committer, d.beats} {
@@ -194,12 +196,13 @@ func (d *database) close() error {
 	return errors.Join(append(errs, d.reads.Close())...)
 }
 
-// writeBackTime limits the wait for other processes that read the database or also write back.
+// writeBackTime limits the wait for other processes that are reading the database or writing the
+// log back.
 const writeBackTime = 5 * time.Second
 
-// writeBack copies a removed log into the database, and returns an error if it cannot. SQLite
-// does the same when the last connection is closed, with two exceptions. Either two processes
-// close at the same time, or the last connection is newer than the removal and has an empty
+// writeBack copies a removed log into the database, or returns an error. SQLite also writes the log
+// back when the last connection is closed, with two exceptions. Two processes may close the
+// database at the same time, or the last connection may be newer than the removal and have an empty
 // log.
 func (d *database) writeBack() error {
 	var lost error
@@ -230,7 +233,7 @@ func (d *database) writeBack() error {
 	}
 }
 
-// read runs fn on one snapshot.
+// All reads of fn see one snapshot.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *engine.Tx) error) error {
 	select {
 	case d.snaps <- struct{}{}:
@@ -246,8 +249,8 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *en
 	return readFailed(d.path, fn(ctx, engine.NewTx(d.prep, tx)))
 }
 
-// prepareFile verifies that the file is a database that this program can use. After that, it
-// sets the journal mode and migrates.
+// prepareFile checks that this program can use the database in the file. It then sets the journal
+// mode and migrates the schema.
 func prepareFile(ctx context.Context, path string, migrations sqlschema.Migrations) error {
 	c, err := connector(dsn(path, 0, flushed))
 	if err != nil {
@@ -280,8 +283,8 @@ func prepareFile(ctx context.Context, path string, migrations sqlschema.Migratio
 	return nil
 }
 
-// whenFree repeats try while another connection holds a lock on the file. A refused try has changed
-// nothing.
+// whenFree repeats the attempt while another connection holds a lock on the file. A refused attempt
+// changes nothing.
 func whenFree(ctx context.Context, try func() error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -319,8 +322,7 @@ func useWAL(ctx context.Context, conn *sql.Conn, path string) error {
 	return nil
 }
 
-// migrate reads the version again under the write lock, because another process may have just
-// migrated.
+// migrate rereads the version under the write lock, because another process may have just migrated.
 func migrate(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migrations) (err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -344,7 +346,7 @@ func migrate(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migration
 	return migrations.Migrate(ctx, conn, version)
 }
 
-// explain returns an error that says in one line what to change about a file that cannot be opened.
+// explain returns a one-line error with a remedy for a file that cannot be opened.
 func explain(path string, err error) error {
 	advice := ""
 	switch code(err) {

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// While the largest number of read transactions runs, each can still prepare a statement at its
-// first use, which takes another connection.
+// While the largest number of read transactions runs, each transaction can still prepare a
+// statement when it first uses it, which needs another connection.
 func TestReadersCanPrepare(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)

@@ -58,8 +58,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestCloseSaysThatTheDiskIsFull: a process whose disk has no room to write a lost log back reports
-// that. The database is then refused (I1).
+// TestCloseSaysThatTheDiskIsFull: if the disk has no room for writing back a lost log, Close
+// reports this. The database is then refused (I1).
 func TestCloseSaysThatTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(mountTmpfs(t, "2m"), "app.db")

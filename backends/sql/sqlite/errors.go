@@ -25,8 +25,8 @@ func busy(err error) bool {
 	return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED
 }
 
-// damaged reports whether SQLite read data that it never wrote. The file was overwritten, or the
-// file or its log was cut or exchanged.
+// damaged reports whether SQLite read data that it never wrote. Either the file was overwritten, or
+// the file or its log was truncated or replaced.
 func damaged(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -36,7 +36,7 @@ func damaged(err error) bool {
 	return c == lib.SQLITE_CORRUPT || c == lib.SQLITE_NOTADB || e.Code() == lib.SQLITE_IOERR_SHORT_READ
 }
 
-// readFailed returns the error of a read. If the database is damaged, the error is permanent (I1).
+// readFailed classifies a read error. If the database is damaged, the error is permanent (I1).
 func readFailed(path string, err error) error {
 	if !damaged(err) || driver.NotApplied(err) {
 		return err
@@ -44,7 +44,7 @@ func readFailed(path string, err error) error {
 	return fmt.Errorf("tenure: %w: the database %s, or its members' file, is damaged: %s: %w", driver.ErrStoreChanged, path, restoreAdvice, err)
 }
 
-// notApplied classifies an error of a transaction that was rolled back (E1).
+// notApplied classifies the error of a transaction that was rolled back (E1).
 func notApplied(path string, err error) error {
 	err = readFailed(path, err)
 	if err == nil || driver.NotApplied(err) {
@@ -67,9 +67,9 @@ func notApplied(path string, err error) error {
 	return err
 }
 
-// commitFailed classifies the error of a COMMIT after the rollback. If the disk was full, the
-// transaction's last frame is not in the write-ahead log, so it was not applied. After any
-// other disk error, the outcome is unknown.
+// commitFailed classifies an error returned by COMMIT, after the rollback. If the disk was full,
+// the transaction's last frame is not in the write-ahead log, so the transaction was not applied.
+// After any other disk error, the outcome is unknown.
 func commitFailed(path string, err error) error {
 	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_BUSY {
 		return notApplied(path, err)
@@ -77,7 +77,7 @@ func commitFailed(path string, err error) error {
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
 }
 
-// notSent returns the error of a call whose context ended before it took effect.
+// notSent returns the error for a call whose context ended before the call took effect.
 func notSent(ctx context.Context) error {
 	return fmt.Errorf("tenure: %w: the context ended while another writer held the database: %w", driver.ErrRetry, driver.Ended(ctx))
 }

@@ -13,8 +13,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. It examines the settings of this process's connections, which
-// Open sets. Other programs have their own.
+// Examine implements driver.Examiner. It checks the settings of this process's connections, which
+// Open sets, and the pages and modes of both files. Other programs may use other settings.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	for _, x := range []struct{ name, good, remedy string }{
@@ -50,7 +50,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return out, nil
 }
 
-// pages looks for damaged pages, in both files.
+// Both files are checked for damaged pages.
 func (b *Backend) pages(ctx context.Context) (out []driver.Finding, err error) {
 	c, err := b.db.Conn(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestExamineFindsDamagedPages: an overwritten page is found in either file, although no read so
-// far needed it.
+// TestExamineFindsDamagedPages: an overwritten page is found in either file, even if no read has
+// needed the page so far.
 func TestExamineFindsDamagedPages(t *testing.T) {
 	t.Parallel()
 	for suffix, unread := range map[string]string{"": "tenure_items", membersSuffix: "tenure_departures"} {

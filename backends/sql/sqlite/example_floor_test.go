@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// After a restore from a backup an operator raises the floor above the highest token that a log or a metric shows.
-// Every SQL backend has these methods.
+// After a restore from a backup, an operator raises the floor above the highest token that a log or
+// a metric shows. Every SQL backend has these methods.
 func ExampleBackend_RaiseFloor() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -28,7 +28,7 @@ func ExampleBackend_RaiseFloor() {
 	}
 	defer b.Close()
 
-	const highest = 5000 // that was seen before the restore
+	const highest = 5000 // the highest token seen before the restore
 	floor, err := b.Floor(ctx)
 	if err != nil {
 		log.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A table of your own in the data file is written only under the shard's current
-// lease: the fence is checked in the same transaction.
+// The example writes its own table in the data file only under the shard's current lease, because
+// it checks the fence in the same transaction.
 func ExampleBackend_FenceTx() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")
@@ -29,7 +29,7 @@ func ExampleBackend_FenceTx() {
 	}
 	defer b.Close()
 
-	// Applications get a fence from their lease; here it is claimed by hand.
+	// Applications get a fence from their lease. This example claims it by hand.
 	s, err := b.Join(ctx, driver.Member{Session: "s1", Node: "n1", TTL: time.Second})
 	if err != nil {
 		fmt.Println(err)

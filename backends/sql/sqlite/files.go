@@ -17,18 +17,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// membersSuffix is appended to the data file's name to name the members' file.
+// membersSuffix is appended to the data file's name to form the name of the members' file.
 const membersSuffix = "-members"
 
-// SQLite keeps the write-ahead log and its index beside a database file.
+// SQLite keeps the write-ahead log and its index next to a database file.
 const (
 	logSuffix   = "-wal"
 	indexSuffix = "-shm"
 )
 
-// file is a file of SQLite, with its identity when it was opened. Tenure only ever looks at its
-// name, because opening and closing the file outside SQLite would drop the process's POSIX locks on
-// it.
+// file is an SQLite file, with its identity when it was opened. Tenure inspects it only by name. If
+// Tenure opened and closed it outside SQLite, the process would lose its POSIX locks on it.
 type file struct {
 	path string
 	was  fs.FileInfo
@@ -59,15 +58,14 @@ func (f *file) check() error {
 	return fmt.Errorf("tenure: %w: %s %s while the database was open: %s", driver.ErrStoreChanged, f.path, how, restoreAdvice)
 }
 
-// restoreAdvice says what to do about a database that lost data.
 const restoreAdvice = "end every process that uses it, restore the data file and the members' file from a backup, " +
 	"remove the files with transactions at their end, and raise the floor"
 
-// checkLog refuses a database whose log or index was removed, while a process still has the removed
-// file open. That process writes to a file that others do not read. After all such processes have
-// ended, the number of transactions shows whether anything is lost. If the number is unknown,
-// checkLog refuses an index without a log, the only trace that SQLite leaves. It waits for
-// processes that open or close the database at the same time.
+// checkLog refuses a database whose log or index was removed while a process still has the removed
+// file open. That process writes to a file that no other process reads. After all such processes
+// have ended, the number of transactions shows whether any transactions are lost. If that number is
+// unknown, checkLog refuses an index without a log, because such an index is the only trace that
+// SQLite leaves. checkLog waits while other processes open or close the database.
 func checkLog(ctx context.Context, path, prefix string) error {
 	count, err := findTransactions(path, prefix, os.O_RDONLY)
 	if err != nil {
@@ -112,9 +110,9 @@ func checkLog(ctx context.Context, path, prefix string) error {
 	}
 }
 
-// lacksLog reports whether there is an index without its log. SQLite creates the log before the
-// index and removes it after. An index that is removed and created again may have the same inode
-// number.
+// lacksLog reports whether the index exists without its log. SQLite creates the log before the
+// index and removes the log after the index. lacksLog looks several times, because a recreated
+// index may have the same inode number.
 func lacksLog(path string) bool {
 	for range 3 {
 		before, err := os.Stat(path + indexSuffix)
@@ -133,14 +131,14 @@ func lacksLog(path string) bool {
 	return true
 }
 
-// alone runs fn while no other process has the database open or can open it. It reports whether it
-// ran fn.
+// While fn runs, no other process has the database open or can open it. The result reports whether
+// fn ran.
 func alone(ctx context.Context, path string, fn func() error) (bool, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return true, fn()
 	}
-	// In this mode, SQLite takes the file's exclusive lock before it looks for a log, and uses
-	// no index. With other settings, it would read the file first.
+	// In this mode, SQLite takes the file's exclusive lock before it looks for a log, and uses no
+	// index. With other settings, SQLite would read the file first.
 	c, err := connector(uri(path, "busy_timeout(0)", "locking_mode(exclusive)"))
 	if err != nil {
 		return false, err
@@ -183,8 +181,8 @@ func checkPath(path string) (bool, error) {
 }
 
 // createFile creates an empty database that only this user can read. SQLite gives its -wal and -shm
-// files the same mode. The file gets its name only after it is closed, because another goroutine
-// may then open it in SQLite: see file.
+// files the same mode. The file gets its final name only after it is closed, because another
+// goroutine may then open it in SQLite (see file).
 func createFile(path string) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
@@ -200,19 +198,19 @@ func createFile(path string) (err error) {
 	return nil
 }
 
-// durability is how much a commit flushes, a value of SQLite's synchronous.
+// durability is a value of SQLite's synchronous setting, which determines what a commit flushes.
 type durability int
 
 const (
-	// unflushed is for heartbeats. A commit survives the end of any process. It may not survive a
-	// crash of the machine, with which all members end too. A later commit flushes the earlier
-	// ones.
+	// unflushed is used for heartbeats. Each commit survives the end of any process. A machine
+	// crash may undo a commit, but also ends all members. A later flushed commit also flushes the
+	// earlier ones.
 	unflushed durability = 1 // normal
 	flushed   durability = 2 // full
 )
 
-// dsn returns the driver's name for a file. busy is how long SQLite waits for locks, in
-// milliseconds. The end of the call's context also ends that wait.
+// dsn returns the data source name of a file. SQLite waits for a lock until the busy timeout, in
+// milliseconds, expires or the call's context ends.
 func dsn(path string, busy int, d durability) string {
 	return uri(path, "busy_timeout("+strconv.Itoa(busy)+")", fmt.Sprintf("synchronous(%d)", d))
 }

@@ -16,12 +16,13 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// hintsSuffix names the file by which processes notify each other of commits. SQLite writes its log
-// before a commit becomes visible, so a reader that the log wakes would look too early.
+// hintsSuffix is the suffix of the file through which processes notify each other of commits.
+// SQLite writes its log before a commit becomes visible, so a reader woken by a change to the log
+// would look too early.
 const hintsSuffix = "-hints"
 
-// Slots of the hints' file. A process that commits something for a kind of readers writes a random
-// number to their slot.
+// These constants are the slots of the hints file. After a commit, a process writes a random number
+// to the slot of each kind of reader that must look for the change.
 const (
 	proofSlot = iota
 	observersSlot
@@ -34,7 +35,7 @@ const slotBytes = 8
 
 var errReplaced = errors.New("the file of hints was replaced")
 
-// link carries hints by writes to a small file. The file system notifies processes of these writes.
+// link sends hints by writing to a small file. The file system notifies processes of these writes.
 type link struct {
 	path string // of the data file
 
@@ -76,7 +77,7 @@ func (l *link) Send(_ context.Context, to engine.Readers) error {
 	return errors.Join(errs...)
 }
 
-// open opens the file, which gets the data file's mode if it is new.
+// A new hints file gets the data file's mode.
 func (l *link) open() (err error) {
 	data, err := os.Stat(l.path)
 	if err != nil {
@@ -99,7 +100,7 @@ func (l *link) open() (err error) {
 	return nil
 }
 
-// reopen opens the file again if another file has its name.
+// reopen opens the hints file again if it was removed or replaced.
 func (l *link) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +114,7 @@ func (l *link) reopen() error {
 	return l.open()
 }
 
-// replaced reports whether the file's name now belongs to another file or to none.
+// replaced reports whether the open file was removed or replaced.
 func (l *link) replaced() bool {
 	is, err := l.file.Stat()
 	if err != nil {
@@ -123,7 +124,7 @@ func (l *link) replaced() bool {
 	return err != nil || !os.SameFile(is, named)
 }
 
-// Listen hears until the context ends, or until the file is removed or replaced.
+// Listen receives hints until the context ends or the file is removed or replaced.
 func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) (err error) {
 	if err := l.reopen(); err != nil {
 		return err
@@ -160,8 +161,8 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Reade
 	}
 }
 
-// read returns the readers whose slots have changed, and updates last. Readers of this process know
-// its heartbeats already.
+// read returns the readers whose slots have changed since the last read. The process's own
+// heartbeats are omitted, because its readers already know about them.
 func (l *link) read(last *[slots]uint64) (to engine.Readers, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

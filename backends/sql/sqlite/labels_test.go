@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lateRoster holds the first transaction on the roster until others are done.
+// lateRoster delays the first transaction on the roster until others are done.
 type lateRoster struct {
 	engine.Store
 	others func()
@@ -26,8 +26,8 @@ func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Contex
 	return s.Store.WriteRoster(ctx, fn)
 }
 
-// TestLateJoinAfterRemoval: M3. Between a join's read and its write, its label is used and removed.
-// So the join finds no label, as before.
+// TestLateJoinAfterRemoval: between a join's read and its write, its label is used and removed, so
+// the write again finds no label (M3).
 func TestLateJoinAfterRemoval(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
@@ -39,7 +39,7 @@ func TestLateJoinAfterRemoval(t *testing.T) {
 	defer b.Close()
 	join := func(id, node string) (driver.Session, error) {
 		return b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: node, TTL: 5 * time.Second,
-			Supersede: id == "late"}) // without it the join would be tried again
+			Supersede: id == "late"}) // otherwise, the join would be retried
 	}
 	labels := func() []string {
 		all, err := b.Labels(t.Context())

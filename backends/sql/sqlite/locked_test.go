@@ -13,9 +13,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// BenchmarkWriteLocked reports for which part of the time the data file's write lock is held, while
-// one process commits entries to a shard at a rate, or as fast as it can. This is the probability
-// that a process suspended at a random moment keeps the others from writing.
+// BenchmarkWriteLocked reports the fraction of time for which the data file's write lock is held.
+// One process commits entries to a shard at a given rate, or as fast as it can. The fraction is the
+// probability that a process suspended at a random moment keeps the others from writing.
 func BenchmarkWriteLocked(b *testing.B) {
 	for _, rate := range []int{10, 100, 1000, 0} {
 		b.Run(fmt.Sprintf("commits%d", rate), func(b *testing.B) {

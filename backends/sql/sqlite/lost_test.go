@@ -41,8 +41,8 @@ func untilHalted(t *testing.T, b driver.Backend, serve core.Handler) error {
 	return <-done
 }
 
-// TestLostFiles: a file that is removed or replaced under an Elector halts it. No new process
-// begins instead as if nothing were missing (I1).
+// TestLostFiles: a file that is removed or replaced under an Elector halts the Elector. After that,
+// no new process starts as if nothing were missing (I1).
 func TestLostFiles(t *testing.T) {
 	t.Parallel()
 	for name, suffix := range map[string]string{
@@ -68,7 +68,7 @@ func TestLostFiles(t *testing.T) {
 					<-ctx.Done()
 					return nil
 				})
-				// A connection that was made in between may have met an empty file first.
+				// A connection made in between may have found an empty file first.
 				if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), path+suffix) && !strings.Contains(err.Error(), "is damaged") {
 					t.Errorf("Run: %v, want ErrStoreChanged that names %s", err, suffix)
 				}
@@ -80,8 +80,8 @@ func TestLostFiles(t *testing.T) {
 	}
 }
 
-// TestLogIsRestored: a process that halted because its log was removed still has the log. When it
-// ends, everything is in the database again.
+// TestLogIsRestored: a process that halted because its log was removed still has the log. When the
+// process ends, everything is in the database again.
 func TestLogIsRestored(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -111,8 +111,8 @@ func TestLogIsRestored(t *testing.T) {
 	}
 }
 
-// TestLogIsRestoredPastANewConnection: the same holds if the last connection to close is newer than
-// the removal, is of an SQLite tool, and has an empty log.
+// TestLogIsRestoredPastANewConnection: the log is also restored if the last connection to close
+// belongs to an SQLite tool, is newer than the removal, and has an empty log.
 func TestLogIsRestoredPastANewConnection(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -146,8 +146,8 @@ func TestLogIsRestoredPastANewConnection(t *testing.T) {
 	}
 }
 
-// TestLogIsNotMadeAnew: a process that lost its log creates no other one by a new connection. It
-// would write that one without the processes that have the lost log (I1).
+// TestLogIsNotMadeAnew: a process that lost its log does not create another log with a new
+// connection. Processes that still use the lost log would not see the new log (I1).
 func TestLogIsNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -167,9 +167,9 @@ func TestLogIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// TestUserTransactionsAreCounted: a lost transaction of BeginTx is noticed, although Tenure
-// committed nothing after it. A transaction that was rolled back, or changed nothing, is not missed
-// (I1, F1).
+// TestUserTransactionsAreCounted: the loss of a transaction from BeginTx is noticed, even if Tenure
+// committed nothing afterwards. A transaction that was rolled back, or that changed nothing, does
+// not count as lost (I1, F1).
 func TestUserTransactionsAreCounted(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -237,8 +237,8 @@ func TestTablePrefixes(t *testing.T) {
 	}
 }
 
-// TestCloseSaysWhatIsLost: a process that cannot write a lost log back, because another program
-// reads the former state, reports that (I1).
+// TestCloseSaysWhatIsLost: if a process cannot write back a lost log because another program reads
+// the former state, Close reports this (I1).
 func TestCloseSaysWhatIsLost(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -276,8 +276,8 @@ func TestCloseSaysWhatIsLost(t *testing.T) {
 	}
 }
 
-// copied copies the files of a database that no process has open, except those with the given
-// suffixes, into another folder. It returns the path there.
+// copied copies the files of a database that no process has open to another folder, except files
+// with the given suffixes. It returns the copy's path.
 func copied(t *testing.T, path string, without ...string) string {
 	t.Helper()
 	to := dbPath(t)
@@ -304,7 +304,8 @@ func copied(t *testing.T, path string, without ...string) string {
 	return to
 }
 
-// TestCutLog: a process that finds a log shorter than its index requires does not blame the disk.
+// TestCutLog: a process that finds a log shorter than its index requires does not report a disk
+// error.
 func TestCutLog(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -316,7 +317,7 @@ func TestCutLog(t *testing.T) {
 	refuse(t, path, "app", nil, driver.ErrStoreChanged, "is damaged: end every process")
 }
 
-// TestDamage: an Elector that meets a damaged page halts, in either file, on reads and writes.
+// TestDamage: an Elector that finds a damaged page in either file halts, on reads and on writes.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

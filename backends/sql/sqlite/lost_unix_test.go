@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lost is the remainder of a database that lost its log, with the entries acknowledged in it.
+// lost is a database that has lost its log, and the entries that were acknowledged before the loss.
 type lost struct {
 	path  string
 	acked []string
@@ -53,8 +53,8 @@ func loseLog(t *testing.T, kill bool) lost {
 	return l
 }
 
-// missing opens the database and returns how many of the acknowledged entries it lacks. If it is
-// refused, missing counts them in a copy without the files on which a refusal rests.
+// missing opens the database and returns how many of the acknowledged entries it lacks. If the
+// database is refused, missing counts them in a copy without the files that caused the refusal.
 func (l lost) missing(t *testing.T) (n int, err error) {
 	b, err := sqlite.Open(t.Context(), l.path, "app", nil)
 	if err != nil {
@@ -100,7 +100,7 @@ func (l lost) lacks(t *testing.T, b *sqlite.Backend) (n int, err error) {
 	return n, nil
 }
 
-// look opens a database like an administrator with an SQLite tool, without Tenure. When the tool
+// look opens a database without Tenure, as an administrator with an SQLite tool does. When the tool
 // ends, it writes back or removes the files beside the database.
 func look(t *testing.T, path string) {
 	t.Helper()
@@ -115,8 +115,8 @@ func look(t *testing.T, path string) {
 	}
 }
 
-// TestLostLogIsWrittenBack: processes that lost their log write it back when they end, however many
-// end together, or report that they could not (I1).
+// TestLostLogIsWrittenBack: processes that lost their log write it back when they end, or report
+// that they failed. Several may end at the same time (I1).
 func TestLostLogIsWrittenBack(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
@@ -134,7 +134,8 @@ func TestLostLogIsWrittenBack(t *testing.T) {
 	}
 }
 
-// loseLogOfTwo makes two processes use a database, removes its log, and ends the one that wrote.
+// loseLogOfTwo makes two processes use a database, removes its log, and ends the process that
+// wrote.
 func loseLogOfTwo(t *testing.T) (l lost, idle *process) {
 	t.Helper()
 	if testing.Short() {
@@ -163,8 +164,8 @@ func (l lost) nothingMissing(t *testing.T) {
 	}
 }
 
-// TestWrittenBackLogOpens: a database whose log was lost and written back opens. A process with
-// nothing to write back was killed, so SQLite removed neither the log nor its index.
+// TestWrittenBackLogOpens: a database whose log was lost and written back can be opened. A process
+// with nothing to write back was killed, so SQLite removed neither the log nor its index.
 func TestWrittenBackLogOpens(t *testing.T) {
 	t.Parallel()
 	l, idle := loseLogOfTwo(t)
@@ -177,8 +178,8 @@ func TestWrittenBackLogOpens(t *testing.T) {
 }
 
 // TestLostLogOneByOne: after a log was lost, no process opens the database until every process that
-// had it has ended, even if an SQLite tool has created another log. The processes would write back
-// what is not in that log (I1).
+// had the log has ended, even if an SQLite tool has created another log. Otherwise, the processes
+// would write back data that is not in that log (I1).
 func TestLostLogOneByOne(t *testing.T) {
 	t.Parallel()
 	l, idle := loseLogOfTwo(t)
@@ -194,8 +195,8 @@ func TestLostLogOneByOne(t *testing.T) {
 	l.nothingMissing(t)
 }
 
-// TestOpenedAtOnce: processes that together open a database whose log was lost and written back do
-// not take each other for one that still has the log.
+// TestOpenedAtOnce: after a lost log was written back, several processes open the database at the
+// same time. None of them mistakes another for a process that still has the log.
 func TestOpenedAtOnce(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
@@ -209,7 +210,7 @@ func TestOpenedAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	for range 5 {
-		// As a killed process with nothing to write back leaves it.
+		// This is the state that a killed process with nothing to write back leaves.
 		if err := os.WriteFile(l.path+"-shm", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -229,14 +230,14 @@ func TestOpenedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLostLogIsNotForgotten: a database whose log was lost with killed processes is refused,
-// whatever was done with its files since (I1).
+// TestLostLogIsNotForgotten: if a log was lost and its processes were killed, the database is
+// refused, whatever happens to its files afterwards (I1).
 func TestLostLogIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
 	var processes []*process
 	for i := range 3 {
-		// They append so little that all of it is in the log.
+		// The processes append so little that all of it is in the log.
 		p := start(t, fmt.Sprint("some", i), l.path)
 		processes = append(processes, p)
 		l.acked = append(l.acked, p.next(t, 10)...)
@@ -264,7 +265,7 @@ func TestLostLogIsNotForgotten(t *testing.T) {
 }
 
 // TestLogLostInWrites: a database lost its log in the middle of writes, before the writers were
-// killed. It opens only if SQLite had written everything back (I1).
+// killed. It can be opened only if SQLite had written everything back (I1).
 func TestLogLostInWrites(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -293,8 +294,8 @@ func TestLogLostInWrites(t *testing.T) {
 }
 
 // TestCopyWithoutLog: a copy of the files without the log, made while processes had the database
-// open, is refused. A copy with it is accepted, although processes were killed and an administrator
-// has opened it since (I1).
+// open, is refused. A copy with the log is accepted, although processes were killed and an
+// administrator has opened it since (I1).
 func TestCopyWithoutLog(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)

@@ -15,23 +15,24 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// measuredTTL is the TTL of members of the role "measure". measured is how many heartbeats of each
-// count, after those during which members join and claim.
+// measuredTTL is the TTL of members in the role "measure". measured is how many of each member's
+// heartbeats count. Heartbeats during joins and claims do not count.
 const (
 	measuredTTL = 5 * time.Second
 	unmeasured  = 10
 	measured    = 30
 )
 
-// measure is a member that contends for a shard, and appends while it has it. It prints the median
-// and the longest of its heartbeats, in nanoseconds, and how often trust lapsed.
+// measure is a member that contends for a shard, and appends while it leads the shard. It prints
+// the median and the maximum duration of its heartbeats, in nanoseconds, and how often trust
+// lapsed.
 func measure(ctx context.Context, b *sqlite.Backend) error {
 	var mu sync.Mutex
 	var took []time.Duration
 	var before, lapses int
 	e, err := core.NewElector(b, &core.Options{
 		TTL: measuredTTL, Heartbeat: measuredTTL / 15, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
-			OnSession: func(e core.SessionEvent) {
+			OnEvent: func(e core.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				if e.Kind == core.SessionLapsed && before == unmeasured {

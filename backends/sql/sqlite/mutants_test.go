@@ -9,8 +9,8 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out of the backend at a time, and expects the case of
-// the suite that is named to fail.
+// TestMutants removes one rule at a time from the backend, and expects the named case of the suite
+// to fail.
 func TestMutants(t *testing.T) {
 	const locked = "TestMembersAreLockedUntilCommit"
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
@@ -57,7 +57,7 @@ func TestMutants(t *testing.T) {
 			New:  "\t\tif first.end != nil {\n\t\t\tfirst.end()\n\t\t}\n\t\terr = l.finish(err)\n"}}},
 		{Name: "A1: members are read without their lock", Killer: locked, Edits: []mutate.Edit{{
 			File: "store.go", In: "store.WriteOwners",
-			Old: "\t\theld = true\n\t\treturn s.holder.tx, nil\n", New: "\t\ts.holder.rollback()\n\t\treturn sql.NewTx(s.members.prep, nil), nil\n"}}},
+			Old: "\t\theld = true\n\t\treturn s.holder.tx, nil\n", New: "\t\ts.holder.rollback()\n\t\treturn engine.NewTx(s.members.prep, nil), nil\n"}}},
 		{Name: "A3: a hand-over is taken for done, whoever granted it", Killer: "TestConformance/Acquire/Idempotent", Edits: []mutate.Edit{{
 			File: "../internal/engine/claims.go", In: "decideTransfer",
 			Old: "r.owner.Token > h.Fence.Token && r.granted == h.Fence.Token:", New: "r.owner.Token > h.Fence.Token:"}}},

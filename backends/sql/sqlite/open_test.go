@@ -19,7 +19,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// run executes a statement on a file without the driver.
 func run(t testing.TB, path string, statement string) {
 	t.Helper()
 	db, err := sqlite.OpenDB(path)
@@ -32,7 +31,7 @@ func run(t testing.TB, path string, statement string) {
 	}
 }
 
-// refuse checks that opening fails with want, and with says in one line.
+// refuse checks that opening fails with a one-line error that matches want and contains says.
 func refuse(t *testing.T, path, namespace string, o *sqlite.Options, want error, says string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
@@ -318,7 +317,7 @@ func TestFenceTx(t *testing.T) {
 	}
 }
 
-// A transaction that began by reading cannot become a writer once another wrote.
+// A transaction that began with a read cannot become a writer after another connection wrote.
 func TestFenceTxInDeferredTransaction(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -344,8 +343,8 @@ func TestFenceTxInDeferredTransaction(t *testing.T) {
 	}
 }
 
-// A write that waits for the lock ends with its context, and was not applied. Heartbeats do not
-// wait for the lock (X1, E4).
+// A write that waits for the lock ends with its context, and is not applied. Heartbeats do not wait
+// for the lock (X1, E4).
 func TestWriteBehindALock(t *testing.T) {
 	t.Parallel()
 	b := open(t, dbPath(t), nil)
@@ -387,8 +386,8 @@ func TestOpener(t *testing.T) {
 	}
 }
 
-// TestSymbolicLink: a path that is a link leads to the file that it names, which another process
-// may open by its own name. This holds even if that file does not exist yet.
+// TestSymbolicLink: a path may be a link to a file that another process opens by the file's own
+// name, even if that file does not exist yet.
 func TestSymbolicLink(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		dir := t.TempDir()

@@ -9,56 +9,52 @@ import (
 )
 
 const (
-	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog while
-	// something is under way. They look for other processes' changes that the file system did
-	// not report.
+	// defaultPollPeriod is the time between polls while the namespace is active.
 	defaultPollPeriod = 10 * time.Millisecond
-	// defaultIdlePollPeriod is the longest such time while the file system reports
+	// defaultIdlePollPeriod is the longest time between polls while the file system reports
 	// changes.
 	defaultIdlePollPeriod = 4 * time.Second
 )
 
 // Options configure Open. The zero value and nil are valid.
 type Options struct {
-	// PollPeriod limits how late another process's change may be reported while something is
-	// under way, if the file system does not report it (see the package's documentation).
-	// Something is under way for 20 times PollPeriod after this process sees a change, or makes
-	// a claim, a hand-over, a join or an eviction. The same is true while a member has been
-	// silent for half its TTL. Default (0) 10 ms; 1 ms to 10 s. Changes made through the same
-	// Backend are reported immediately.
+	// PollPeriod limits how late another process's change may be reported while the namespace is
+	// active, if the file system does not report it (see the package's documentation). A namespace
+	// is active for 20 times PollPeriod after this process sees a change, or makes a claim, a
+	// hand-over, a join or an eviction. A namespace is also active while a member has been silent
+	// for half its TTL. Default (0) 10 ms; 1 ms to 10 s. Changes made through the same Backend are
+	// reported immediately.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// IdlePollPeriod limits how late a change may be reported if the file system missed its
-	// notification. Two fifths of the members' shortest TTL is a further limit. On a file
-	// system without notifications, it limits how late the first change after a quiet time may
-	// be reported. The time between two looks is then a twentieth of the time since the last
-	// change. It is at most this period, and at most a twentieth of the shortest TTL. Default
+	// IdlePollPeriod limits how late a change may be reported if the file system sent no
+	// notification. Another limit is two fifths of the members' shortest TTL. On a file system
+	// without notifications, IdlePollPeriod limits how late the first change after a quiet time may
+	// be reported. The time between two polls is then a twentieth of the time since the last
+	// change. This time never exceeds IdlePollPeriod or a twentieth of the shortest TTL. Default
 	// (0) 4 s; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
-	// NoNotify turns off the file system's notifications, so that changes are polled. A bubble
-	// of testing/synctest needs it, because its time stands still while a notification is
-	// awaited.
+	// NoNotify turns off the file system's notifications, so the backend polls for changes. Set it
+	// in a testing/synctest bubble, where time does not advance during a wait for a notification.
 	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
-	// Create makes the files, the tables and the namespace's identity if they are missing.
-	// Default (nil) true, unlike the backends of servers. With false, a missing one is an
-	// error, because it may mean a wrong path or a lost disk (rule I1).
+	// Create creates the files, the tables and the namespace's identity if they are missing.
+	// Default (nil) true, unlike in the backends for servers. If Create is false, a missing part is
+	// an error, because the path may be wrong or the disk may be lost (rule I1).
 	Create *bool `json:"create" yaml:"create"`
 
-	// NewRoster asserts that no member of this namespace is running. Then Tenure accepts an
-	// empty members' file beside existing data, for example after a restore of the data file
-	// alone.
+	// NewRoster asserts that no member of this namespace is running. With NewRoster, Tenure accepts
+	// an empty members' file when data exists, for example after a restore of the data file alone.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// TablePrefix begins the name of every table. Default ("") "tenure_". It consists of
-	// lower-case letters, digits and "_", at most 32 bytes.
+	// TablePrefix is the prefix of every table's name. Default ("") "tenure_". A prefix consists of
+	// at most 32 lower-case letters, digits and "_".
 	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 }
 
 func (o *Options) create() bool { return o.Create == nil || *o.Create }
 
-// withDefaults returns a copy with the defaults filled in, or an error.
+// withDefaults validates the options and returns a copy with the defaults filled in.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {

@@ -25,7 +25,7 @@ import (
 
 const childEnv = "TENURE_SQLITE_CHILD"
 
-// leadTTL is the TTL of the role "lead". No test waits for its end.
+// leadTTL is the TTL of the role "lead". No test waits that long.
 const leadTTL = time.Hour
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child is another process on the same files. It ends when its input does.
+// child is another process on the same files. It ends when its input ends.
 func child(role, path string) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -95,8 +95,8 @@ func child(role, path string) (err error) {
 	return hammer(ctx, b, role, math.MaxInt)
 }
 
-// hammer takes the shard from its holder, appends a few entries, and prints each acknowledged one,
-// for some rounds, or until the context ends.
+// hammer takes the shard from its holder, appends a few entries, and prints each acknowledged
+// entry. It does so for some rounds, or until the context ends.
 func hammer(ctx context.Context, b *sqlite.Backend, name string, rounds int) error {
 	m := member(name)
 	s, err := b.Join(ctx, m)
@@ -163,13 +163,12 @@ func start(t *testing.T, role, path string, under ...string) *process {
 	return p
 }
 
-// kill ends the process without a chance to clean up; again does nothing.
+// kill ends the process without a chance to clean up. A second call has no effect.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	_ = p.cmd.Wait() // it was killed
 }
 
-// next waits for n lines.
 func (p *process) next(t *testing.T, n int) []string {
 	t.Helper()
 	var lines []string
@@ -180,14 +179,14 @@ func (p *process) next(t *testing.T, n int) []string {
 				t.Fatalf("the process ended after %d of %d lines", len(lines), n)
 			}
 			lines = append(lines, line)
-		case <-time.After(ample.Time): // the processes compete for one file
+		case <-time.After(ample.Time): // long, because the processes compete for one file
 			t.Fatalf("%d of %d lines after %v", len(lines), n, ample.Time)
 		}
 	}
 	return lines
 }
 
-// rest returns the lines that are left of a process that ended.
+// rest returns the remaining output lines of a process that has ended.
 func (p *process) rest() (lines []string) {
 	for line := range p.lines {
 		lines = append(lines, line)
@@ -195,8 +194,8 @@ func (p *process) rest() (lines []string) {
 	return lines
 }
 
-// Two processes take a shard from each other and append. One is killed in the middle, more than
-// once. Every acknowledged entry is in the log once, in its acknowledged place. Numbers have no
+// Two processes take a shard from each other and append. One process is repeatedly killed in the
+// middle. Every acknowledged entry is in the log once, in its acknowledged place. Numbers have no
 // gaps, and tokens never decrease (F1, L1, A2).
 func TestProcessesHammerOneFile(t *testing.T) {
 	t.Parallel()
@@ -254,8 +253,8 @@ func TestProcessesHammerOneFile(t *testing.T) {
 	}
 }
 
-// A write waits for another writer before it reads. Otherwise its reads would be out of date, and
-// SQLite would refuse it.
+// A write waits for another writer before it reads. Otherwise, its reads would be out of date, and
+// SQLite would refuse the write.
 func TestWriteWaitsForTheOther(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -293,8 +292,8 @@ func TestWriteWaitsForTheOther(t *testing.T) {
 	}
 }
 
-// A process that is stopped inside a write transaction delays writes, which end with their
-// contexts, but neither heartbeats nor reads. Killing it frees them.
+// A process that is stopped inside a write transaction delays other writes, but not heartbeats or
+// reads. The delayed writes end with their contexts. Killing the stopped process unblocks writes.
 func TestProcessStoppedInAWrite(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -322,8 +321,8 @@ func TestProcessStoppedInAWrite(t *testing.T) {
 	commit(t, s, appendOf(fence, 1, "y"))
 }
 
-// A process is killed in the middle of a job of RunOnce. One of the waiting processes runs it
-// again. All of them get its result, and so does a later one.
+// A process is killed in the middle of a RunOnce job. One of the waiting processes reruns the job.
+// All waiting processes, and a later process, get the result.
 func TestRunOnceIsKilled(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestQuiet counts what idle processes read. A look has two statements, and a third
-// for the heartbeats of others.
+// TestQuiet counts the statements of idle processes. A look takes two statements, and a third for
+// other processes' heartbeats.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestUntold(t *testing.T) {
 }
 
 // TestHintsFile: processes hear each other's changes and heartbeats, but not their own heartbeats.
-// After the file was removed, they find another one.
+// If the file is removed, the processes find a new one.
 func TestHintsFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "suite.db")

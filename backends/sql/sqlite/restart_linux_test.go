@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// TestRestartInPlace kills a process with SIGKILL and starts it again. The new process does not
+// TestRestartInPlace kills a process with SIGKILL and starts a new one. The new process does not
 // wait for a TTL, because it knows that the former process has ended (C14).
 func TestRestartInPlace(t *testing.T) {
 	const rounds = 10

@@ -9,16 +9,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// asserted is a connector that checks that each new connection has the settings that Tenure
-// relies on. The driver's name of a file only requests them.
+// asserted is a connector that checks the settings of each new connection. The data source name
+// only requests these settings.
 type asserted struct {
 	sqldriver.Connector
 	path string
 	durability
-	intact func() error // nil if nothing is known of the files
+	intact func() error // nil if nothing is known about the files
 }
 
-// Connect makes a connection, or refuses it with ErrUnsupported.
+// Connect returns a connection, or ErrUnsupported if a setting is wrong.
 func (a asserted) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if a.intact != nil { // otherwise SQLite would create a new log
 		if err := a.intact(); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestLiveSettings reads the settings of a store's connections, and of OpenDB's.
+// TestLiveSettings reads the settings of a store's connections and of OpenDB's connections.
 func TestLiveSettings(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -73,8 +73,8 @@ func TestSettingsAreAsserted(t *testing.T) {
 	}
 }
 
-// TestMembersAreLockedUntilCommit: while a claim is committed in the data file, no process can
-// write the members' file (A1, M1).
+// TestMembersAreLockedUntilCommit: while a claim is committed to the data file, no process can
+// write to the members' file (A1, M1).
 func TestMembersAreLockedUntilCommit(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
@@ -118,7 +118,7 @@ func TestMembersAreLockedUntilCommit(t *testing.T) {
 }
 
 // TestClosedIsNotChanged: the last process to close a database removes its log. A pending call must
-// not take this for a changed store.
+// not mistake this for a changed store.
 func TestClosedIsNotChanged(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)

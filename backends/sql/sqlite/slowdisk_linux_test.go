@@ -12,9 +12,9 @@ import (
 )
 
 // TestSlowDisk runs three processes under strace, which delays each flush and records it. Two of
-// them own nothing for most of the time, and flush less than once in two heartbeats. A heartbeat is
-// not flushed, so a slow disk does not slow it (E4). The log has the heartbeats' times, which
-// depend on the machine.
+// the processes own nothing for most of the time, and flush less than once in two heartbeats.
+// Heartbeats are not flushed, so a slow disk does not slow them (E4). The test logs the heartbeats'
+// times, which depend on the machine.
 func TestSlowDisk(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -15,11 +15,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// backendName is the backend's name in Info and of its Opener.
 const backendName = "sqlite"
 
-// userWait is how long a connection of OpenDB waits for the write lock, in milliseconds, unless its
-// context ends earlier.
+// userWait is how long a connection from OpenDB waits for the write lock, in milliseconds, unless
+// the call's context ends earlier.
 const userWait = 60_000
 
 // Backend is a namespace in an SQLite database. It implements driver.Backend and is safe for
@@ -32,10 +31,10 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database file at path, and in the members' file beside it, path +
-// "-members". It creates missing parts, unless Options.Create is false. The context limits the
-// opening only. o may be nil. An error says in one line what to change. If a part of the store was
-// lost, the error is ErrStoreChanged.
+// Open opens the namespace in the data file at path and in the members' file, path + "-members". It
+// creates missing parts, unless Options.Create is false. The context applies only to Open, and o
+// may be nil. An error explains in one line what to change. If part of the store was lost, the
+// error is ErrStoreChanged.
 func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -103,12 +102,12 @@ func cleanPath(path string) (string, error) {
 	return abs, nil
 }
 
-// BeginTx begins a transaction on the data file for the caller's own tables, in which FenceTx
-// checks a lease. It takes the write lock when it begins, so it cannot fail later for lack of
-// the lock. The wait for the lock ends with the context. Keep the transaction short, because no
-// other process commits to this file while it runs. Its commit is counted, so a loss of the
-// commit is noticed. ErrRetry means that the call may be repeated. ErrStoreChanged means that a
-// file of the database was removed or replaced.
+// BeginTx begins a transaction on the data file for the caller's own tables, for use with FenceTx.
+// The transaction takes the write lock when it begins, so it cannot fail later because another
+// transaction has the lock. The wait for the lock ends with the context. Keep the transaction
+// short, because no other process can commit to this file while the transaction runs. Tenure counts
+// the commit, and therefore notices if it is lost. ErrRetry means that the call may be repeated.
+// ErrStoreChanged means that a database file was removed or replaced.
 func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if errors.Is(err, driver.ErrStoreChanged) {
@@ -120,15 +119,15 @@ func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// Close ends blocked calls and closes both files. See driver.Backend. Any transaction of
-// BeginTx must have ended first. If a log was removed, Close writes it back, which may take 5
-// s. If it cannot, it returns ErrStoreChanged.
+// Close ends blocked calls and closes both files. See driver.Backend. End all transactions from
+// BeginTx first. If a log was removed, Close writes the log back, which may take 5 s. If Close
+// cannot write the log back, it returns ErrStoreChanged.
 func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
 
-// OpenDB opens an existing data file for the caller's own tables. It uses the settings that
-// Tenure relies on: full synchronisation, and transactions that take the write lock when they
-// begin. Unlike transactions of BeginTx, these are not counted. So a loss of their commits is
-// noticed only if a later counted commit was lost too. The caller closes the returned DB.
+// OpenDB opens an existing data file for the caller's own tables. The DB has the settings on which
+// Tenure relies: full synchronization, and transactions that take the write lock when they begin.
+// Unlike transactions from BeginTx, transactions on the DB are not counted. Tenure notices a loss
+// of their commits only if a later counted commit was also lost. The caller closes the DB.
 func OpenDB(path string) (*sql.DB, error) {
 	path, err := cleanPath(path)
 	if err != nil {

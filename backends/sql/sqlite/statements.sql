@@ -1,8 +1,8 @@
--- The statements of the SQLite backend. BEGIN IMMEDIATE has taken the one write
--- lock before any of them writes, so a row needs no lock of its own. CROSS JOIN
--- makes SQLite take the list first and look each of its items up. The driver
--- binds an empty blob as NULL, hence coalesce. Writes of a batch run once for each row:
--- that is a call of a function, and takes half the time of reading rows from JSON.
+-- The statements of the SQLite backend. BEGIN IMMEDIATE has taken the only write lock before any
+-- statement writes, so no row needs a separate lock. CROSS JOIN makes SQLite take the list first
+-- and look up each item. The driver binds an empty blob as NULL, so the statements use coalesce.
+-- The writes of a batch run once for each row. Each run is only a function call, which takes half
+-- the time of reading rows from JSON.
 
 -- name: namespace_insert
 INSERT OR IGNORE INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
@@ -26,7 +26,8 @@ INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revis
 SELECT :namespace, j.value, :session, :token, :from, :revision, :note FROM json_each(:shards) AS j;
 
 -- name: shards_grant
--- In one pass, unlike UPDATE with a list. The rows exist. A history that is no text of Tenure's goes.
+-- Unlike an UPDATE with a list, this statement needs only one pass. The rows exist. A history that
+-- is not a text of Tenure is removed.
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, grants)
 SELECT :namespace, j.value, :session, :token, 0, :revision, :note FROM json_each(:shards) AS j WHERE true
 ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token = excluded.token,

@@ -9,14 +9,15 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// store runs transactions on the two files. The data committer writes the data file, the members'
-// committer the members' file, and a third one the heartbeats in the members' file.
+// store runs transactions on the two files. The data committer writes to the data file, and the
+// members' committer writes to the members' file. A third committer writes heartbeats to the
+// members' file.
 //
-// A claim holds the members' write lock, on a separate connection, from before it reads a
-// member until the data are committed. So an eviction, a join or a leave comes before or after
-// the claim, never in between (A1). Every claim takes the data file's lock first, so that no
-// two wait for each other. The claim holds the members' lock only during the decision, so that
-// heartbeats hardly wait (E4).
+// Before a claim reads a member, the claim takes the members' write lock on a separate connection.
+// The claim holds that lock until the data is committed. Therefore, no member joins, leaves or is
+// evicted during a claim (A1). Every claim takes the data file's lock first, so that no two claims
+// wait for each other. A claim holds the members' lock only during the decision, so heartbeats wait
+// only briefly (E4).
 type store struct {
 	data, members *database
 	holder        *writer // holds the members' lock for claims; used by the data committer only
@@ -110,13 +111,13 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	return readFailed(s.data.path, fn(ctx, engine.NewTx(s.data.prep, nil), engine.NewTx(s.members.prep, nil)))
 }
 
-// Ping is the same as Read, because reads of a file do not wait.
+// Ping is the same as Read, because reading a file does not wait for other calls.
 func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
 	return s.Read(ctx, fn)
 }
 
-// Check looks at the files. Check does not miss files that SQLite removes when the last process
-// closes them.
+// Check returns an error if a file of either database was removed or replaced. SQLite may remove
+// files when the store is closed, so the error is then errClosed.
 func (s *store) Check() error {
 	err := s.data.check()
 	if err == nil {
@@ -138,7 +139,6 @@ func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of)
 
 func (s *store) Hears() bool { return s.hints != nil && s.hints.Hears() }
 
-// committed wakes readers here and elsewhere.
 func (s *store) committed(readers engine.Readers) {
 	s.wake.Broadcast(readers &^ engine.Watchers)
 	if s.hints != nil {

@@ -14,27 +14,27 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Layout of the transactions file. Number n is in slot n % numberSlots, so that a process that
-// writes its number late does not overwrite a greater one. The mark follows the slots.
+// In the transactions file, number n is in slot n % numberSlots. Therefore, a process that writes
+// its number late does not overwrite a greater one. The mark follows the slots.
 const (
 	numberSlots = 511
 	numberBytes = 8
 	markAt      = numberSlots * numberBytes
 )
 
-// transactions counts the transactions of a database in a file beside it.
-//
-// Each transaction of Tenure and of Backend.BeginTx, except heartbeats, counts itself in the
-// database. When it is committed, and so on disk, its number is written to the file. So after
-// any crash the file is never ahead of the database, unless the database lost acknowledged
-// commits. SQLite can lose them, because until a checkpoint it keeps commits in the -wal file
-// only. When it opens a database whose -wal file was removed, it also removes the -shm file,
-// the only trace of the loss. A commit needs no flush of the file, and only one page in the log
-// for a table of one row.
-//
-// The file also holds a mark. Processes that find a log or its index missing set it. While one
-// of them has the database open, no process may create another log. transactions is safe for
+// transactions counts a database's transactions in a file next to the database. It is safe for
 // concurrent use.
+//
+// Each transaction by Tenure or Backend.BeginTx, except heartbeats, increments a number in the
+// database. Once the transaction is committed, and thus on disk, its number is written to the file.
+// Therefore, after a crash, the file is ahead of the database only if the database lost
+// acknowledged commits. SQLite can lose commits because it keeps them only in the -wal file until a
+// checkpoint. When SQLite opens a database whose -wal file was removed, it also removes the -shm
+// file, the only trace of the loss. Counting does not flush the file. It adds only one page to a
+// commit's log, for a table with one row.
+//
+// The file also contains a mark, which a process sets if it finds the log or its index missing.
+// While such a process has the database open, no process may create another log.
 type transactions struct {
 	path   string // of the database
 	update string // the statement that counts
@@ -45,10 +45,9 @@ type transactions struct {
 	failed error // of the first failed write
 }
 
-// transactionsFile returns the file's name: that of the database, and of the table.
 func transactionsFile(path, prefix string) string { return path + "-" + prefix + "transactions" }
 
-// findTransactions opens the file with the given flag. It returns nil if the file is missing.
+// findTransactions opens the file with the given flag, or returns nil if the file is missing.
 func findTransactions(path, prefix string, flag int) (*transactions, error) {
 	file, err := os.OpenFile(transactionsFile(path, prefix), flag, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +59,7 @@ func findTransactions(path, prefix string, flag int) (*transactions, error) {
 	return newTransactions(path, prefix, file), nil
 }
 
-// openTransactions opens the file. A new file gets the database's mode.
+// openTransactions opens or creates the file. A new file gets the database's mode.
 func openTransactions(path, prefix string) (*transactions, error) {
 	if found, err := findTransactions(path, prefix, os.O_RDWR); found != nil || err != nil {
 		return found, err
@@ -90,7 +89,7 @@ func newTransactions(path, prefix string, file *os.File) *transactions {
 	}
 }
 
-// read returns the greatest number in the file, and the mark. Each is 0 if missing.
+// read returns the greatest number in the file, and the mark. A missing number or mark is 0.
 func (t *transactions) read() (last int64, mark byte, err error) {
 	var all [markAt + 1]byte
 	if _, err := t.file.ReadAt(all[:], 0); err != nil && !errors.Is(err, io.EOF) { // it may be new
@@ -102,7 +101,6 @@ func (t *transactions) read() (last int64, mark byte, err error) {
 	return last, all[markAt], nil
 }
 
-// committed writes the number of a committed transaction.
 func (t *transactions) committed(number int64) {
 	_, err := t.file.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(number)), number%numberSlots*numberBytes)
 	t.wrote(err)
@@ -116,8 +114,8 @@ func (t *transactions) wrote(err error) {
 	}
 }
 
-// mark sets, once, the mark of a missing file of the database, by its index in database.files. It
-// flushes the mark and the numbers. nil does nothing.
+// The mark is the index of the missing file in database.files. Setting it also flushes the numbers.
+// Later calls, and calls on a nil receiver, do nothing.
 func (t *transactions) mark(which int) {
 	if t == nil {
 		return
@@ -128,7 +126,7 @@ func (t *transactions) mark(which int) {
 	})
 }
 
-// unmark removes the mark, because no process has a removed file open.
+// unmark removes the mark. The caller must ensure that no process has a removed file open.
 func unmark(path, prefix string) error {
 	t, err := findTransactions(path, prefix, os.O_RDWR)
 	if t == nil || err != nil {
@@ -139,10 +137,10 @@ func unmark(path, prefix string) error {
 	return t.close()
 }
 
-// check refuses a database that lost transactions. If accepted is set, it empties the file
-// instead. advice says how to accept the loss.
+// check refuses a database that lost transactions. If the loss is accepted, check empties the
+// transactions file instead. The advice describes how to accept the loss.
 func (t *transactions) check(ctx context.Context, d *database, prefix string, accepted bool, advice string) error {
-	last, _, err := t.read() // before the database's number, which grows
+	last, _, err := t.read() // read before the database's number, which grows
 	if err != nil {
 		return err
 	}
@@ -167,13 +165,13 @@ func (t *transactions) close() error {
 	return errors.Join(t.failed, err)
 }
 
-// counting is a connector. Its connections count the transactions that database/sql begins.
+// counting is a connector whose connections count the transactions that database/sql begins.
 type counting struct {
 	sqldriver.Connector
 	count *transactions
 }
 
-// countedConn lists the methods of a connection that database/sql uses.
+// countedConn contains the connection methods that database/sql uses.
 type countedConn interface {
 	sqldriver.Conn
 	sqldriver.ConnBeginTx
@@ -196,8 +194,7 @@ func (c counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &counted{countedConn: full, count: c.count}, nil
 }
 
-// counted is a connection whose transactions count themselves. It is not safe for concurrent
-// use.
+// counted is a connection that counts its transactions. It is not safe for concurrent use.
 type counted struct {
 	countedConn
 	count   *transactions
@@ -217,7 +214,8 @@ type countedTx struct {
 	conn *counted
 }
 
-// Commit commits the transaction, and writes its number if it changed anything.
+// Commit commits the transaction and, if the transaction changed anything, writes its number to the
+// file.
 func (t countedTx) Commit() error {
 	number, err := t.conn.number()
 	if err != nil {
@@ -232,7 +230,8 @@ func (t countedTx) Commit() error {
 	return nil
 }
 
-// number counts the current transaction and returns its number, or 0 if it changed nothing.
+// number counts the current transaction and returns its number, or 0 if the transaction changed
+// nothing.
 func (c *counted) number() (number int64, err error) {
 	rows, err := c.QueryContext(context.Background(), c.count.update, []sqldriver.NamedValue{{Ordinal: 1, Value: c.changes}})
 	if err != nil {

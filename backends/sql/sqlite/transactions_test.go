@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestLateNumbers: a process that writes its number late does not overwrite a greater one, and no
-// number is taken for a mark.
+// TestLateNumbers: a process that writes its number late does not overwrite a greater number, and
+// no number is mistaken for a mark.
 func TestLateNumbers(t *testing.T) {
 	t.Parallel()
 	st, o, _ := newStore(t)
@@ -33,7 +33,8 @@ func TestLateNumbers(t *testing.T) {
 	}
 }
 
-// TestFailedCommitIsNotCounted: if the number of a failed commit were written, it would be missed.
+// TestFailedCommitIsNotCounted: if the number of a failed commit were written, the commit would
+// count as lost.
 func TestFailedCommitIsNotCounted(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -75,8 +76,8 @@ func TestFailedCommitIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestOpeningWaitsForTheOther: a process that opens a database whose log was lost waits for another
-// one that also opens it. It does not take it for a process that still has the log.
+// TestOpeningWaitsForTheOther: two processes open a database whose log was lost. One waits for the
+// other, and does not mistake that process for one that still has the log.
 func TestOpeningWaitsForTheOther(t *testing.T) {
 	t.Parallel()
 	st, o, _ := newStore(t)
@@ -91,7 +92,7 @@ func TestOpeningWaitsForTheOther(t *testing.T) {
 	}
 	opened := make(chan error, 1)
 	free, err := alone(t.Context(), path, func() error {
-		if err := os.Remove(path + logSuffix); err != nil { // as it is before this has been made
+		if err := os.Remove(path + logSuffix); err != nil { // as before the log has been made
 			return err
 		}
 		go func() { opened <- checkLog(t.Context(), path, o.TablePrefix) }()
@@ -110,7 +111,7 @@ func TestOpeningWaitsForTheOther(t *testing.T) {
 	}
 }
 
-// TestAloneEnds: the end of a context is no proof that no process has the database open.
+// TestAloneEnds: the end of a context does not prove that no process has the database open.
 func TestAloneEnds(t *testing.T) {
 	t.Parallel()
 	st, o, _ := newStore(t)

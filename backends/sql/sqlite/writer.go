@@ -24,8 +24,7 @@ type writer struct {
 	tx                    *engine.Tx // the current transaction
 }
 
-// begin takes the write lock. It fails if the context ends or stop is closed. Then, nothing was
-// applied.
+// begin waits for the write lock. If the context ends or stop is closed first, nothing is applied.
 func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
 	var timer *time.Timer
 	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
@@ -96,8 +95,8 @@ func (w *writer) commit() error {
 	return nil
 }
 
-// number counts the current transaction and returns its number. It returns 0 if the transaction
-// changed nothing or is not counted.
+// number counts the current transaction and returns its number, or 0 if the transaction changed
+// nothing or is not counted.
 func (w *writer) number() (number int64, err error) {
 	if w.count == nil {
 		return 0, nil
@@ -111,15 +110,14 @@ func (w *writer) number() (number int64, err error) {
 	return number, err
 }
 
-// rollback ends the transaction. If ROLLBACK fails, for example because SQLite has already
-// rolled back, it closes the connection.
+// If ROLLBACK fails, for example because SQLite has already rolled back, the connection is closed.
 func (w *writer) rollback() {
 	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
 		w.drop()
 	}
 }
 
-// drop closes the connection permanently, because the pool would hand it out again.
+// ErrBadConn keeps the pool from handing the connection out again.
 func (w *writer) drop() {
 	if w.conn == nil {
 		return
@@ -139,7 +137,7 @@ func (w *writer) close() error {
 }
 
 func (w *writer) closeStmts() {
-	_ = w.prep.Close() // their connection is closed next
+	_ = w.prep.Close() // the statements' connection is closed next
 	for _, stmt := range []*sql.Stmt{w.beginStmt, w.commitStmt, w.countStmt} {
 		if stmt != nil {
 			stmt.Close()

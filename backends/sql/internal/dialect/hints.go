@@ -10,32 +10,33 @@ import (
 )
 
 const (
-	// tellPause is the least time between two hints of one process, because each hint wakes every
-	// process.
+	// tellPause is the minimum time between two hints from one process. A hint wakes every process,
+	// so hints must not be too frequent.
 	tellPause = time.Millisecond
-	// listenPause is how long the listener waits before it listens again. It doubles each time
-	// the listener hears nothing, up to listenMost.
+	// listenPause is how long the listener waits before it listens again. The pause doubles each
+	// time the listener hears nothing, up to listenMost.
 	listenPause = 500 * time.Millisecond
 	listenMost  = 30 * time.Second
-	// hintedBeats is the number of heartbeats a second at which all processes together send hints.
-	// Each hint wakes every process, so in a large cluster processes look for heartbeats instead.
+	// hintedBeats is the maximum number of heartbeats per second for which all processes together
+	// send hints. Each hint wakes every process, so the processes of a large cluster poll for
+	// heartbeats instead.
 	hintedBeats = 20
 )
 
-// Link carries hints between processes. A single goroutine calls each method, except Send,
-// which two goroutines call.
+// Link transports hints between processes. Two goroutines call Send, and one goroutine calls
+// Listen.
 type Link interface {
-	// Send sends a hint to the given readers in the other processes. This process hears it too.
-	// Without readers, only this process hears it.
+	// Send sends a hint to the given readers in the other processes. This process also hears the
+	// hint. A hint without readers goes only to this process.
 	Send(ctx context.Context, to engine.Readers) error
 
-	// Listen calls ready once it hears later hints, and heard for each hint with its readers. It
-	// returns when the context ends or it fails.
+	// Listen calls ready as soon as it can receive all later hints. For each hint, Listen calls
+	// heard with the hint's readers. Listen returns when the context ends or Listen fails.
 	Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error
 }
 
-// Hints sends hints to other processes after commits, one hint for many changes, and receives
-// theirs. It is safe for concurrent use.
+// Hints sends hints to other processes after commits, and receives theirs. One hint may cover many
+// changes. Hints is safe for concurrent use.
 type Hints struct {
 	ctx   context.Context
 	wake  *Wake
@@ -50,26 +51,26 @@ type Hints struct {
 	done    sync.WaitGroup
 }
 
-// NewHints returns hints over a link until life ends. A hint wakes readers. Hints notices
-// within limit that a link hears nothing.
+// NewHints returns Hints that use the Link until the context ends, and wake readers when a hint
+// arrives. If the Link stops receiving hints, Hints notices within the limit.
 func NewHints(life context.Context, wake *Wake, link Link, limit time.Duration) *Hints {
 	return &Hints{ctx: life, wake: wake, link: link, limit: limit, due: make(chan struct{}, 1),
 		heard: make(chan struct{}, 1)}
 }
 
-// Start starts sending and listening.
+// Start starts the goroutines that send and receive hints.
 func (h *Hints) Start() {
 	h.done.Go(h.teller)
 	h.done.Go(h.listener)
 }
 
-// Close waits for the goroutines, which end with life.
+// Close waits for the goroutines, which end with the context passed to NewHints.
 func (h *Hints) Close() { h.done.Wait() }
 
-// Hears reports whether hints arrive, that is, whether one did within the limit.
+// Hears reports whether a hint arrived within the limit.
 func (h *Hints) Hears() bool { return h.hears.Load() }
 
-// Tell soon sends a hint to the readers in other processes that wait for the change.
+// Tell schedules a hint to the given readers in other processes.
 func (h *Hints) Tell(readers engine.Readers) {
 	if readers == engine.Watchers && !h.beats.few(time.Now()) {
 		return
@@ -92,7 +93,7 @@ func (h *Hints) teller() {
 			return
 		}
 		readers, wait := engine.Readers(h.pending.Swap(0)), tellPause
-		if err := h.send(h.ctx, readers, h.limit); err != nil { // other processes rely on it
+		if err := h.send(h.ctx, readers, h.limit); err != nil { // other processes rely on this process's hints
 			h.Tell(readers)
 			wait, failed = failed, min(2*failed, listenMost)
 		} else {
@@ -121,7 +122,8 @@ func (h *Hints) listener() {
 	}
 }
 
-// listen hears until it fails or hears nothing, and reports whether it ever heard anything.
+// listen receives hints until it fails or no hint arrives, and reports whether it ever received
+// one.
 func (h *Hints) listen() (ever bool) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	var proving sync.WaitGroup
@@ -145,12 +147,12 @@ func (h *Hints) listen() (ever bool) {
 	return ever
 }
 
-// prove sends this process a hint whenever it has heard nothing for a while. It returns once
-// such a hint is not heard either, and reports whether any was heard.
+// prove sends a hint to this process whenever no hint has arrived for a while. If even that hint
+// does not arrive, prove returns, and reports whether any hint ever arrived.
 func (h *Hints) prove(ctx context.Context) (ever bool) {
 	defer func() {
 		if h.hears.Swap(false) {
-			h.wake.Broadcast(engine.Everybody) // readers poll from now on
+			h.wake.Broadcast(engine.Everybody) // from now on, readers poll
 		}
 	}()
 	h.empty()
@@ -169,7 +171,7 @@ func (h *Hints) prove(ctx context.Context) (ever bool) {
 	}
 }
 
-// proven sends this process a hint, and reports whether it hears any.
+// The result reports whether any hint arrives after one was sent to this process.
 func (h *Hints) proven(ctx context.Context) bool {
 	start, limit := time.Now(), h.limit/5
 	err := h.send(ctx, 0, limit)
@@ -183,7 +185,6 @@ func (h *Hints) empty() {
 	}
 }
 
-// hear reports whether it hears a hint within d.
 func (h *Hints) hear(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -196,7 +197,7 @@ func (h *Hints) hear(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// pause waits d, and reports whether the store is still open.
+// pause waits for a duration, and reports whether the store is still open.
 func (h *Hints) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -208,7 +209,7 @@ func (h *Hints) pause(d time.Duration) bool {
 	}
 }
 
-// beats counts heartbeats that led to a hint by any process.
+// beats counts the heartbeats for which any process sent a hint.
 type beats struct {
 	mu    sync.Mutex
 	n     int
@@ -222,7 +223,7 @@ func (b *beats) count(now time.Time) {
 	b.n++
 }
 
-// few reports whether another heartbeat may lead to a hint.
+// The result reports whether another heartbeat may cause a hint.
 func (b *beats) few(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// bus is a link whose messages come back, while it is up and hears.
+// bus is a link that returns its own messages while it is up and can hear.
 type bus struct {
 	deaf, down atomic.Bool
 	sent       atomic.Int64
@@ -46,8 +46,9 @@ func (b *bus) Listen(ctx context.Context, ready func(), heard func(engine.Reader
 	}
 }
 
-// TestHears: a link proves itself with one message when it hears no other. When it goes deaf or
-// ends, this is noticed within the limit. Readers are woken then, and when it hears again.
+// TestHears: a link that hears no other message tests itself with one message. If a link goes deaf
+// or ends, this is noticed within the limit. Readers are woken then, and again when the link
+// recovers.
 func TestHears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,8 +109,8 @@ func TestHears(t *testing.T) {
 	})
 }
 
-// TestTell: a hint that could not be sent is sent later, and there are hints for heartbeats while
-// they are few.
+// TestTell: a hint that could not be sent is sent later. Heartbeats cause hints only while there
+// are few of them.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

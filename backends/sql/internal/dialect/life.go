@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Life is the time from the opening of a store to its closing. It is safe for concurrent use.
+// Life is the lifetime of a store, from opening to closing. A Life is safe for concurrent use.
 type Life struct {
 	ctx context.Context
 	end context.CancelCauseFunc
@@ -26,11 +26,11 @@ func NewLife() *Life {
 	return l
 }
 
-// Context returns a context that ends with the life.
+// Context returns a context that ends when the store is closed.
 func (l *Life) Context() context.Context { return l.ctx }
 
-// Enter begins a call. The returned context also ends with the life. The returned function ends the
-// call, and must be called.
+// Enter begins a call. The returned context also ends when the store is closed. The caller must
+// call the returned function when the call ends.
 func (l *Life) Enter(ctx context.Context) (context.Context, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *Life) Enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// End ends the life and waits for its calls. It reports whether it was the first to do so.
+// End ends the life and waits for its calls. It reports whether it was called for the first time.
 func (l *Life) End() bool {
 	l.mu.Lock()
 	first := !l.closed
@@ -58,8 +58,9 @@ func (l *Life) End() bool {
 	return first
 }
 
-// Cause adds to a call's error why its context ended, because client libraries may omit that. A
-// call that was pending when the store closed does not get ErrClosed.
+// Cause adds the reason why the context ended to a call's error, because client libraries may omit
+// it. The error of a call that was pending when the store closed stays unchanged, so it does not
+// match ErrClosed.
 func Cause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(context.Cause(ctx), errClosed) {
 		return err

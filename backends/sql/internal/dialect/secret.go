@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// PasswordFile returns a function that reads a password from a file, without the line break at
-// its end. The function is safe for concurrent use.
+// PasswordFile returns a function that reads a password from a file, without the trailing line
+// break. The function is safe for concurrent use.
 func PasswordFile(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		text, err := driver.ReadSecret(path)

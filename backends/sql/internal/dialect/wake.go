@@ -10,7 +10,7 @@ import (
 // concurrent use.
 type Wake struct{ observers, tailers, watchers signal }
 
-// C returns a channel that the next Broadcast to the given readers closes.
+// C returns a channel that is closed by the next Broadcast to the given readers.
 func (w *Wake) C(of engine.Readers) <-chan struct{} {
 	switch of {
 	case engine.Tailers:

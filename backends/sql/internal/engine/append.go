@@ -11,12 +11,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lockPatience is how long logs_append waits for a row that another transaction has locked. The
-// shard's owner writes in less time.
+// lockPatience is how long logs_append waits for a row that another transaction has locked. A write
+// by the shard's owner takes less time.
 const lockPatience = 10 * time.Millisecond
 
-// ErrUndecided is matched by a Store's error of a transaction without effect. In it, log_append
-// or logs_append missed a row, or waited for one up to its limit.
+// ErrUndecided means that a transaction had no effect, because log_append or logs_append found no
+// row or waited too long for a locked row. The Store's error then matches ErrUndecided.
 var ErrUndecided = errors.New("a row is missing or locked")
 
 func onlyAppends(writes []driver.Write) bool {
@@ -25,9 +25,9 @@ func onlyAppends(writes []driver.Write) bool {
 	})
 }
 
-// commitAppend decides and writes with one statement, which the store can send together with BEGIN
-// and COMMIT. If the statement writes nothing, which is rare, the result has no head, and
-// commitBatch finds out why.
+// commitAppend checks and writes a commit with one statement, which the store can send together
+// with BEGIN and COMMIT. If the statement writes nothing, which is rare, the result has no head.
+// The caller then uses commitBatch, which finds the reason.
 func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver.CommitResult) error {
 	payloads, cuts := joinPayloads(w.Ops)
 	params := []any{b.name, b.id, b.floor.Load(), string(w.Fence.Shard), string(w.Fence.Session), int64(w.Fence.Token), int64(w.Number),
@@ -46,7 +46,7 @@ func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver
 	return err
 }
 
-// commitAppends does the same for a batch.
+// commitAppends is like commitAppend, but for a batch of commits.
 func (b *Backend) commitAppends(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
 	order := make([]int, len(writes)) // of the shards, in the order in which their rows are locked
 	at := make(map[driver.ShardID]int, len(writes))
@@ -77,7 +77,7 @@ func (b *Backend) commitAppends(ctx context.Context, writes []driver.Write, resu
 	return err
 }
 
-// appendParams returns the lists of logs_append.
+// appendParams returns the list parameters of logs_append.
 func (b *Backend) appendParams(writes []driver.Write, order []int) []any {
 	n := len(order)
 	var (

@@ -11,26 +11,26 @@ import (
 	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
-// Config is what a dialect's package passes to New. Create, NewRoster and ShowsEarly are
-// optional.
+// Config contains the arguments that a dialect's package passes to New. Create, NewRoster and
+// ShowsEarly are optional.
 type Config struct {
-	Name       string // of the Opener's backend
+	Name       string // the backend's name, as in the Opener
 	Namespace  string
 	Store      Store
 	Statements *Statements
-	// Limits, of which CommitCalls and IdlePollPeriod may be 0.
+	// Limits are the backend's limits. CommitCalls and IdlePollPeriod may be 0.
 	Limits driver.Limits
-	// Create writes a missing identity (I1).
+	// Create allows New to write a missing identity (I1).
 	Create bool
-	// NewRoster allows an empty roster beside existing data. With it, an operator asserts that
-	// the previous members are gone.
+	// NewRoster allows an empty roster when data exists. An operator who sets NewRoster asserts
+	// that the previous members are gone.
 	NewRoster bool
 	// ShowsEarly reports whether the database, as configured, shows commits before they are
-	// durable. It must be safe for concurrent use and must not block. If it is nil, the
-	// default, a database does so if its dialect defines the statements of barriers.
+	// durable. ShowsEarly must be safe for concurrent use and must not block. If it is nil (the
+	// default), a database shows commits early if its dialect defines the barrier statements.
 	ShowsEarly func() bool
-	// Buckets is the number of tail counters of a new namespace: 1 for a database with one writer
-	// at a time, otherwise 16.
+	// Buckets is the number of tail counters of a new namespace. A database with one writer at a
+	// time needs 1, and any other database needs 16.
 	Buckets int
 }
 
@@ -66,8 +66,9 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// New opens the namespace. It proves that the store honours conditions (P1) and reads the identity
-// or, with Create, writes a missing one. New owns cfg.Store, and closes it if it fails.
+// New opens the namespace. It checks that the store honors conditions (P1), and reads the identity.
+// With Create, it writes a missing identity. New takes ownership of cfg.Store, and closes it on
+// failure.
 func New(ctx context.Context, cfg Config) (*Backend, error) {
 	if err := cfg.check(); err != nil {
 		if cfg.Store != nil {
@@ -119,7 +120,7 @@ func (b *Backend) open(ctx context.Context, cfg Config) error {
 	return b.probe(ctx)
 }
 
-// Info returns what is constant after opening.
+// Info returns the values that never change while the Backend is open.
 func (b *Backend) Info() driver.Info { return b.info }
 
 // Close ends blocked calls and closes the store. See driver.Backend.
@@ -131,7 +132,7 @@ func (b *Backend) Close() error {
 	return b.closeErr
 }
 
-// begin returns an error if a call must not start.
+// begin returns an error if the backend is closed or the context has ended.
 func (b *Backend) begin(ctx context.Context) error {
 	select {
 	case <-b.closing:
@@ -144,8 +145,7 @@ func (b *Backend) begin(ctx context.Context) error {
 	return nil
 }
 
-// readError returns the error of a failed read. If the backend was closed during the read, the
-// error states it.
+// readError returns the error of a read, or errClosed if the backend was closed during the read.
 func (b *Backend) readError(err error) error {
 	if err == nil {
 		return nil
@@ -168,7 +168,6 @@ func storeChanged(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w: %s", driver.ErrStoreChanged, fmt.Sprintf(format, args...))
 }
 
-// raise lifts a high-water mark.
 func raise(mark *atomic.Int64, to int64) {
 	for {
 		at := mark.Load()

@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// inBatches runs do on consecutive ranges of n items. If a later range fails, the earlier ones
-// are already applied. So its error becomes the result of its items, and the items after it are
-// not sent (A4).
+// inBatches processes n items in consecutive ranges. If a range after the first fails, earlier
+// ranges are already applied. Therefore, the error becomes the result of each item in the failed
+// range, and later items are not sent (A4).
 func inBatches(n int, next func(from int) int, do func(from, to int) error, fail func(i int, err error)) error {
 	for from := 0; from < n; {
 		to := next(from)
@@ -30,8 +30,9 @@ func inBatches(n int, next func(from int) int, do func(from, to int) error, fail
 	return nil
 }
 
-// inParts is inBatches for a do that fills a part of the results. It copies the part only if do
-// succeeds, because a store may still be writing the part of a call whose context ended.
+// inParts is like inBatches, but each call also fills a part of the results. The part is copied
+// only if the call succeeds, because a store may still be writing to it after the call's context
+// has ended.
 func inParts[R any](n int, next func(from int) int, do func(from, to int, part []R) error, failed func(error) R) ([]R, error) {
 	results := make([]R, n)
 	err := inBatches(n, next, func(from, to int) error {
@@ -48,12 +49,12 @@ func inParts[R any](n int, next func(from int) int, do func(from, to int, part [
 	return results, nil
 }
 
-// upTo returns the end of a range of at most limit items.
+// upTo divides n items into ranges of at most limit items.
 func upTo(n, limit int) func(from int) int {
 	return func(from int) int { return min(n, from+limit) }
 }
 
-// list returns a JSON array of strings, the form in which a batch is sent.
+// list returns a JSON array of strings. Statements receive a batch in this form.
 func list[T any, S ~string](items []T, name func(T) S) string {
 	names := make([]string, len(items))
 	for i, it := range items {
@@ -62,7 +63,7 @@ func list[T any, S ~string](items []T, name func(T) S) string {
 	return array(names)
 }
 
-// array returns a JSON array of strings and numbers, which always encode.
+// array returns a JSON array of strings and numbers. Encoding such values never fails.
 func array(values any) string {
 	text, err := json.Marshal(values)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beatCalls is how many heartbeats of a session may be at the server. If a flush takes a
-// quarter of the TTL, this many are sent during the two flushes that a commit may have to wait
-// for.
+// beatCalls is the maximum number of concurrent heartbeats of a session at the server. A commit may
+// have to wait for two flushes. If a flush takes a quarter of the TTL, a session sends beatCalls
+// heartbeats during two flushes.
 const beatCalls = 6
 
 // beats counts the pending heartbeats of a session. It is safe for concurrent use.
 type beats struct {
 	mu       sync.Mutex
 	atServer int           // calls that wait for the row's lock, or have it
-	changed  chan struct{} // closed, and replaced, when one of them ends
+	changed  chan struct{} // closed and replaced when one of these calls ends
 }
 
-// enter enters a call if fewer than most calls are at the server. Otherwise, it returns a
-// channel that is closed when one of them ends.
+// enter admits a call if the number of calls at the server is below the limit. Otherwise, it
+// returns a channel that is closed when one of them ends.
 func (b *beats) enter(most int) (entered bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,17 +40,19 @@ func (b *beats) leave() {
 	b.changed = make(chan struct{})
 }
 
-// Beat changes the version of the session's record, or sees another call change it after this one
-// began. See driver.Session.
+// Beat changes the version of the session's record, or finds that another call has changed the
+// version since Beat began. See driver.Session.
 //
-// On a slow disk, calls overlap. Each would wait for a flush. If the database keeps the lock on
-// the row until the commit is on disk, each would also wait for the flushes of earlier calls.
-// So a call that finds the row locked reads the visible version, without lock or flush. It
-// succeeds once any call of this process has had a greater version acknowledged, because that
-// version was not visible when this call began. The same holds for a version that was chosen
-// after the call began. No call waits for a connection that hangs, because each call uses a
-// separate one. The next call that finds the row free writes it, and so answers all. If no
-// other call is at the server, another process has the lock, and Beat waits for it.
+// On a slow disk, calls overlap, and each call would wait for a flush. If the database keeps the
+// row locked until the commit is on disk, each call would also wait for the flushes of earlier
+// calls. Therefore, a call that finds the row locked reads the visible version, without a lock or a
+// flush. The call succeeds when the store has acknowledged a greater version to any call of this
+// process, because such a version was not yet visible when the call began. The call also succeeds
+// if the store has acknowledged a version that was chosen after the call began. No call waits for
+// another call's hanging connection, because each call uses a separate connection. The next call
+// that finds the row free writes the row, and thereby completes all waiting calls. If no other call
+// of this process is at the server, another process has locked the row, and Beat waits for the
+// lock.
 func (s *session) Beat(ctx context.Context) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
@@ -81,8 +83,8 @@ func (s *session) Beat(ctx context.Context) error {
 	return nil
 }
 
-// beat writes the next version and returns true. If another transaction has locked the row, and the
-// statement skips locked rows, it returns false and the visible version.
+// beat writes the next version and returns true. If the statement skips a locked row, beat returns
+// false and the visible version.
 func (s *session) beat(ctx context.Context, how Statement) (bool, int64, error) {
 	acked, seen := s.acked.Load(), s.b.rosterAt.Load()
 	var written bool
@@ -114,8 +116,9 @@ func (s *session) beat(ctx context.Context, how Statement) (bool, int64, error) 
 		if !written {
 			return nil
 		}
-		// A version that was seen, and taken back later, could hide a new heartbeat of the same
-		// version, and the session would be evicted. So versions continue above each one tried.
+		// A version may be undone after another member saw it. If the version were then reused,
+		// that member would not notice the new heartbeat and would evict the session. Therefore,
+		// each new version is greater than every version tried before.
 		version = max(version, s.tried.Load()) + 1
 		raise(&s.tried, version)
 		return roster.write(ctx, beatWrite, s.b.name, string(s.id), version)

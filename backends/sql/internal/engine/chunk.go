@@ -8,9 +8,9 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// chunk is one row with all entries that one commit appended to a shard's log. However many they
-// are, the store writes one row and its keys. A chunk that is trimmed in part stays until all of it
-// is trimmed.
+// chunk is one row with all entries that one commit appended to a shard's log. The store writes one
+// row and its keys, regardless of the number of entries. A partly trimmed chunk stays until it is
+// completely trimmed.
 type chunk struct {
 	shard       driver.ShardID
 	first, last driver.Seq
@@ -21,7 +21,7 @@ type chunk struct {
 	payloads    []byte
 }
 
-// scanChunk reads a row, and verifies it for entry.
+// scanChunk reads and verifies a row.
 func (b *Backend) scanChunk(r Row) (*chunk, error) {
 	c := new(chunk)
 	var cuts []byte
@@ -36,7 +36,7 @@ func (b *Backend) scanChunk(r Row) (*chunk, error) {
 	return c, nil
 }
 
-// check decodes the cuts of the payloads. It returns the reason if they are invalid.
+// check verifies the chunk and decodes its cuts. If the chunk is invalid, check returns the reason.
 func (c *chunk) check(cuts []byte, size int64) (why string) {
 	if int64(len(c.payloads)) != size {
 		return "its payloads are too many bytes, or not as many as its cuts say"
@@ -65,7 +65,7 @@ func (c *chunk) check(cuts []byte, size int64) (why string) {
 	return ""
 }
 
-// entry returns one of the chunk's entries. Its payload shares the chunk's memory.
+// entry returns one of the chunk's entries. The entry's payload shares the chunk's memory.
 func (c *chunk) entry(seq driver.Seq) driver.Entry {
 	i := seq - c.first
 	from, to := c.cuts[i], c.cuts[i+1]

@@ -16,16 +16,25 @@ type record struct {
 	why     string       // why its owner or its head is damaged
 	granted driver.Token // the token before the current grant (A3)
 	head    driver.Head
-	floor   driver.Token // of View: the token of a shard without a row (I2)
+	floor   driver.Token // for a View: the token of a shard without a row (I2)
 }
 
-// decision is the outcome of one claim or hand-over, given the shard's row.
+// decision is the outcome of one claim or hand-over, based on the shard's row.
 type decision struct {
 	err   error
-	grant bool             // false with a nil error: it was granted before (A3)
+	grant bool             // false with a nil error: granted earlier (A3)
 	to    driver.SessionID // the new holder
 	from  driver.Token     // the token before the grant; for a lock it may differ from the row's (R2)
+	older bool             // a denied claim: the row is older than the record that the claim's caller saw
 }
+
+// A node of a cluster that certifies writes can show an older row, even though each transaction
+// first waits for all previously acknowledged commits. A claim denied because of an older row is
+// decided again after behindPause, for at most behindLimit.
+const (
+	behindPause = 10 * time.Millisecond
+	behindLimit = 3 * time.Second
+)
 
 // decideClaim applies rules A1, A3, A4, A5 and R2 to a claim by the session self.
 func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driver.SessionID]bool) decision {
@@ -38,7 +47,8 @@ func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driv
 	case r.owner.Session == self && r.owner.Token > seen.Token && r.granted == seen.Token:
 		return decision{to: self}
 	case r.owner != seen && !free, alive[r.owner.Session] && !c.Preempt:
-		return decision{err: &driver.HeldError{Shard: c.Shard, Owner: r.owner}}
+		older := r.owner.Session != "" && (r.owner.Token < seen.Token || r.owner.Token == seen.Token && seen.Session == "")
+		return decision{err: &driver.HeldError{Shard: c.Shard, Owner: r.owner}, older: older}
 	}
 	return decision{grant: true, to: self, from: seen.Token}
 }
@@ -103,10 +113,10 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	})
 }
 
-// batch holds the parts in which Acquire and Transfer differ. shard returns the shard of an
-// item, and fresh reports whether the item requires that the shard has no record. asks returns
-// the session whose record in the roster decides, and keep reports whether that record is kept.
-// A session that is gone never comes back.
+// batch contains the steps in which Acquire and Transfer differ. A fresh item requires that its
+// shard has no record. Each item depends on the roster record of one session, which asks returns.
+// If keep is true, the transaction prevents that record's removal. A claim need not do so, because
+// a session that is gone never returns.
 type batch struct {
 	keep   bool
 	shard  func(i int) driver.ShardID
@@ -117,11 +127,17 @@ type batch struct {
 
 func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) batch) ([]driver.AcquireResult, error) {
 	return inParts(n, upTo(n, s.b.info.Limits.BatchItems), func(from, to int, results []driver.AcquireResult) error {
-		return s.grantBatch(ctx, part(from, to), results)
+		for until := time.Now().Add(behindLimit); ; {
+			older, err := s.grantBatch(ctx, part(from, to), results) // repeats no grant (A3)
+			if err != nil || !older || !s.b.stmts.certified || ctx.Err() != nil || time.Now().After(until) {
+				return err
+			}
+			time.Sleep(behindPause)
+		}
 	}, func(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} })
 }
 
-// grantKind holds what the rows of one granting statement have in common.
+// grantKind contains the values that the rows of one granting statement share.
 type grantKind struct {
 	to   driver.SessionID
 	how  Statement
@@ -129,11 +145,12 @@ type grantKind struct {
 	note string       // prepended to each row's history
 }
 
-// grantBatch decides and writes one batch in one transaction. It locks and reads the shards'
-// rows, then the roster, then the namespace's row, which fixes every owner. After that, it
-// reads the rows that another transaction had locked, that did not exist, or that were expected
-// not to exist.
-func (s *session) grantBatch(ctx context.Context, part batch, results []driver.AcquireResult) error {
+// grantBatch checks and writes one batch in one transaction. It locks and reads the shards' rows,
+// then the roster, and then the namespace's row. While the namespace's row is locked, no owner can
+// change. Finally, it reads the rows that another transaction had locked, that did not exist, or
+// that were expected not to exist. The result older reports whether a claim was denied because a
+// row is older than what the caller saw.
+func (s *session) grantBatch(ctx context.Context, part batch, results []driver.AcquireResult) (older bool, err error) {
 	b := s.b
 	seen, seenRoster := b.floor.Load(), b.rosterAt.Load()
 	names := make([]string, len(results))
@@ -148,7 +165,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 	}
 	var shown sight
 	var wrote bool
-	err := b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
+	err = b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
 		records, err := b.claimShards(ctx, data, known)
 		if err != nil {
 			return err
@@ -158,7 +175,8 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			return err
 		}
 		check := b.askData(ctx, data, namespaceLock, seen)
-		// This takes the same round trip. Every owner is fixed while that row is locked.
+		// The reads below need no additional round trip. No owner changes while the namespace's row
+		// is locked.
 		if err := b.lockFree(ctx, data, slices.Clone(fresh), records); err != nil {
 			return err
 		}
@@ -178,14 +196,15 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		shown.floor++
 		return data.writeGrants(ctx, b.name, kinds, ns)
 	})
-	if err == nil {
-		err = b.settle(ctx, wrote, shown)
+	if err == nil { // otherwise, the store may still be writing to shown
+		older, err = shown.older, b.settle(ctx, wrote, shown)
 	}
-	return b.adopting(ctx, err)
+	return older, b.adopting(ctx, err)
 }
 
-// decideAll decides on each item of a batch, from its record read under a lock, or otherwise from
-// the record read late. It returns the shards to write, and what the results show.
+// decideAll decides each item of a batch, based on the record that was read under a lock or,
+// failing that, on the record that was read later without a lock. It returns the shards to write,
+// and the state that the results show.
 func (s *session) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
 	alive map[driver.SessionID]bool, labels map[driver.SessionID]string, results []driver.AcquireResult) (map[grantKind][]string, sight) {
 	b, now := s.b, time.Now()
@@ -205,6 +224,7 @@ func (s *session) decideAll(part batch, names []string, ns namespace, locked, la
 		}
 		d := b.allow(shard, r, part.decide(i, r, alive), exists && !held)
 		results[i] = d.result(shard, r, token)
+		shown.older = shown.older || d.older
 		if d.err == nil {
 			shown.heads = append(shown.heads, driver.ShardHead{Shard: shard, Head: r.head})
 		}
@@ -224,7 +244,7 @@ func (s *session) decideAll(part batch, names []string, ns namespace, locked, la
 	return kinds, shown
 }
 
-// writeGrants raises the namespace's revision by one. All granted shards get its token.
+// writeGrants raises the namespace's revision by one. All granted shards get the resulting token.
 func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind][]string, ns namespace) error {
 	if err := t.write(ctx, namespaceRaise, name, ns.revision+1); err != nil {
 		return err
@@ -237,8 +257,8 @@ func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind]
 	return nil
 }
 
-// allow refuses a decision that cannot be carried out, because its record is damaged, or
-// another transaction holds the row.
+// allow refuses a decision that cannot be carried out because the record is damaged or another
+// transaction has locked the row.
 func (b *Backend) allow(shard driver.ShardID, r record, d decision, busy bool) decision {
 	if err := b.damagedShard(shard, r); err != nil {
 		return decision{err: err}
@@ -249,7 +269,7 @@ func (b *Backend) allow(shard driver.ShardID, r record, d decision, busy bool) d
 	return d
 }
 
-// result returns the answer for one item. A granted item gets the token.
+// result returns the answer for one item, which contains the token if the item is granted.
 func (d decision) result(shard driver.ShardID, r record, token driver.Token) driver.AcquireResult {
 	if d.err != nil {
 		return driver.AcquireResult{Err: d.err}
@@ -260,8 +280,8 @@ func (d decision) result(shard driver.ShardID, r record, token driver.Token) dri
 	return driver.AcquireResult{Head: r.head, Fence: driver.Fence{Shard: shard, Session: d.to, Token: token}}
 }
 
-// readRoster verifies that the session lives. It returns which of the sessions that the items
-// depend on live, and the labels of these sessions and of this one.
+// readRoster verifies that the session is alive. It returns the live sessions among those on which
+// the items depend, and the labels of these sessions and of this session.
 func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string,
 	records map[driver.ShardID]record) (alive map[driver.SessionID]bool, labels map[driver.SessionID]string, err error) {
 	roster, err := open()
@@ -282,7 +302,7 @@ func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen
 	if part.keep {
 		how, kept = membersHold, append(kept, ids...)
 	}
-	if s.b.stmts.has(membersChange) { // before a shared lock on the same rows, which two transactions could have
+	if s.b.stmts.has(membersChange) { // before a shared lock on the same rows, which two transactions could share
 		if err := roster.write(ctx, membersChange, s.b.name, list(kept, same)); err != nil {
 			return nil, nil, err
 		}
@@ -321,7 +341,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 		return s.b.release(ctx, fences[from:to])
 	}, func(_ int, err error) { failed = err })
 	if err == nil && failed != nil {
-		// Some leases are already released, so no sentinel may claim that nothing was applied.
+		// Some leases are already released, so the error must not mean that nothing was applied.
 		err = fmt.Errorf("tenure: released a part of %d leases: %v", len(fences), failed)
 	}
 	return err

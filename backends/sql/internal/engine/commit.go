@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// transactionBytes limits the keys and values of one database transaction. A larger batch
-	// of commits is split. One statement contains all keys and values. In base64, and with
-	// opBytes for each operation, it fits in the smallest packet limit of a server (4 MiB).
+	// transactionBytes limits the keys and values of one database transaction. A larger batch of
+	// commits is split. A single statement contains all keys and values. Even in base64, and with
+	// opBytes for each operation, it fits in a server's smallest packet limit (4 MiB).
 	transactionBytes = 2 << 20
-	// opBytes is the largest size of an operation without its key and value.
+	// opBytes is the maximum size of an operation without its key and value.
 	opBytes = 64
 )
 
@@ -48,8 +48,8 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	}, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }
 
-// cloneWrites copies everything that the caller may change after the call has returned, because
-// the store may still be reading it.
+// cloneWrites copies all data that the caller may change after the call has returned, because the
+// store may still be reading it.
 func cloneWrites(writes []driver.Write) []driver.Write {
 	writes = slices.Clone(writes)
 	for i := range writes {
@@ -69,7 +69,7 @@ func cloneWrites(writes []driver.Write) []driver.Write {
 	return writes
 }
 
-// commit decides and writes a batch. If a write is alone in its call, it waits for its row.
+// commit checks and writes a batch. A write that is alone in its call waits for its row.
 func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
 	err := ErrUndecided
 	switch appends := onlyAppends(writes); {
@@ -84,7 +84,7 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	case err != nil:
 		return err
 	}
-	var left []driver.Write // writes that conditions kept from being written; commitBatch finds out why
+	var left []driver.Write // writes whose conditions did not hold; commitBatch finds out why
 	var at []int
 	for i := range writes {
 		if results[i].Head.Number == 0 {
@@ -98,7 +98,7 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	if err = b.commitBatch(ctx, left, alone, rest); err != nil && len(left) == len(writes) {
 		return err
 	}
-	for k, i := range at { // written writes stay, whatever the result of the others
+	for k, i := range at { // writes that were made stay, whatever the result of the others
 		if results[i] = rest[k]; err != nil {
 			results[i].Err = err
 		}
@@ -106,14 +106,14 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	return nil
 }
 
-// commitBatch first reads and locks, then decides, then writes, each with one statement for the
-// whole batch. It checks everything before it writes anything, so the writes stay independent.
-// Unless the write is alone, it skips rows that another transaction has locked. It locks the
-// tail counters last.
+// commitBatch first reads and locks the rows, then decides, and then writes. Each step uses one
+// statement for the whole batch. Because all checks precede all writes, the writes stay
+// independent. Unless the write is alone, rows that another transaction has locked are skipped. The
+// tail counters are locked last.
 func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
 	seen := b.floor.Load()
 	var floor int64
-	var heads []driver.ShardHead // as the writes left them
+	var heads []driver.ShardHead // the heads after the writes
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		heads = nil
 		records, busy, ns, err := b.holdShards(ctx, data, writes, alone, seen)
@@ -158,8 +158,8 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone 
 	return b.adopting(ctx, err)
 }
 
-// holdShards locks and reads the rows of a batch, and checks the namespace. Unless the write is
-// alone, busy lists the rows that another transaction has locked.
+// holdShards locks and reads a batch's rows, and checks the namespace. Unless the write is alone,
+// the result busy contains the rows that another transaction has locked.
 func (b *Backend) holdShards(ctx context.Context, data *Tx, writes []driver.Write, alone bool, seen int64) (
 	records, busy map[driver.ShardID]record, ns namespace, err error) {
 	how := shardsTry
@@ -177,14 +177,14 @@ func (b *Backend) holdShards(ctx context.Context, data *Tx, writes []driver.Writ
 	return records, busy, ns, err
 }
 
-// errLocked returns the error of a write in a batch that would wait for another transaction.
+// errLocked returns the error for a batched write that would have to wait for another transaction.
 func errLocked(shard driver.ShardID) error {
 	return fmt.Errorf("tenure: shard %q: %w: another transaction has its row locked; sent alone, the write waits for it",
 		shard, driver.ErrRetry)
 }
 
-// judge marks the records whose token was never granted. floor was read before the records. If a
-// record's token is above it, judge reads the floor again.
+// judge marks the records whose token was never granted. The floor was read before the records, so
+// judge rereads it if a record's token is above it.
 func (b *Backend) judge(ctx context.Context, data *Tx, records map[driver.ShardID]record, floor, seen int64) (int64, error) {
 	for shard, r := range records {
 		if int64(r.owner.Token) > floor {
@@ -200,8 +200,8 @@ func (b *Backend) judge(ctx context.Context, data *Tx, records map[driver.ShardI
 	return floor, nil
 }
 
-// refuse applies D1, then rules F1 and F2 as far as the record decides them: first the fence, then
-// the number.
+// refuse applies rule D1, and then the parts of rules F1 and F2 that depend on the record. The
+// fence is checked before the number.
 func (b *Backend) refuse(w *driver.Write, r record) error {
 	if err := b.damagedShard(w.Fence.Shard, r); err != nil {
 		return err
@@ -215,8 +215,8 @@ func (b *Backend) refuse(w *driver.Write, r record) error {
 	return nil
 }
 
-// conditions are the values read, under the locks of the shards' rows, for the writes that their
-// records do not refuse.
+// conditions contains the values on which the remaining writes depend. They are read while the rows
+// are locked.
 type conditions struct {
 	versions  map[itemName]driver.Version // of the items with a precondition
 	positions map[driver.ShardID]int64    // of the last row that a trim removes
@@ -269,10 +269,10 @@ func (b *Backend) readConditions(ctx context.Context, data *Tx, writes []driver.
 	return c, err
 }
 
-// oldest returns the number of the first entry that the log has or will have.
+// oldest returns the number of the first entry that the log contains or will contain.
 func oldest(head driver.Head) driver.Seq { return max(head.Oldest, 1) }
 
-// trimmed returns the last entry of the log that a write removes, 0 for none.
+// trimmed returns the last log entry that a write removes, or 0 if it removes no entries.
 func trimmed(w *driver.Write, head driver.Head) (through driver.Seq) {
 	for i := range w.Ops {
 		if op := &w.Ops[i]; op.Kind == driver.OpTrim && op.Through <= head.Seq {
@@ -282,8 +282,8 @@ func trimmed(w *driver.Write, head driver.Head) (through driver.Seq) {
 	return through
 }
 
-// decide applies rule F2 to the preconditions, in the order of the operations. The result
-// contains either the new head and the versions of the items put, or the refusal.
+// decide applies rule F2 to the preconditions, in the order of the operations. The result contains
+// either the refusal, or the new head and the versions of the written items.
 func (c *conditions) decide(w *driver.Write, before driver.Head) (res driver.CommitResult) {
 	conflict := func(op int) driver.CommitResult {
 		return driver.CommitResult{Err: &driver.ConflictError{Shard: w.Fence.Shard, Op: op, Head: before}}
@@ -315,7 +315,7 @@ func (c *conditions) decide(w *driver.Write, before driver.Head) (res driver.Com
 	return res
 }
 
-// changes are the rows of the statements that make a batch's changes.
+// changes contains the rows that the statements write for a batch.
 type changes struct {
 	heads, puts, deletes, trims [][]any
 	logs                        []logChange
@@ -327,15 +327,14 @@ type logChange struct {
 	number   driver.WriteNo
 	last     driver.Seq // number of the last entry appended
 	payloads []byte     // all payloads concatenated
-	cuts     []int      // start of each in payloads, and the end of the last
+	cuts     []int      // start of each payload, and the end of the last
 	trim     bool
 	bucket   int64
 }
 
-// appends returns the number of entries appended.
 func (l *logChange) appends() int { return len(l.cuts) - 1 }
 
-// add adds the changes of a write, whose head was before and becomes after.
+// add collects the changes of one write.
 func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64) {
 	shard := string(w.Fence.Shard)
 	c.heads = append(c.heads, []any{shard, int64(after.Number), int64(after.Seq), int64(after.Oldest), int64(after.Nonce), int64(after.Token)})
@@ -358,8 +357,8 @@ func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64)
 	}
 }
 
-// write makes the changes. The counter of each bucket orders the entries of its shards (L4).
-// Counters are locked last, and in order, so that no two commits wait for each other.
+// Each bucket's counter orders the entries of its shards (L4). The counters are locked last and in
+// order, which prevents deadlocks.
 func (c *changes) write(ctx context.Context, data *Tx, name string, positions map[driver.ShardID]int64) error {
 	var tails, inserts [][]any
 	slices.SortStableFunc(c.logs, func(x, y logChange) int { return cmp.Compare(x.bucket, y.bucket) })
@@ -389,7 +388,8 @@ func (c *changes) write(ctx context.Context, data *Tx, name string, positions ma
 	return nil
 }
 
-// inBucket returns how the counter of a bucket moves, and the rows appended to its logs.
+// inBucket returns how far a bucket's counter moves, and the rows that are appended to the bucket's
+// logs.
 func inBucket(logs []logChange, positions map[driver.ShardID]int64) (tail []any, inserts [][]any) {
 	count, removed := 0, int64(0)
 	for i := range logs {
@@ -412,8 +412,8 @@ func inBucket(logs []logChange, positions map[driver.ShardID]int64) (tail []any,
 	return []any{logs[0].bucket, count, removed}, inserts
 }
 
-// joinPayloads concatenates the payloads of the appended entries. It returns where each begins, and
-// where the last ends.
+// joinPayloads concatenates the payloads of the appended entries. The cuts are the offsets at which
+// the payloads begin, and the end of the last one.
 func joinPayloads(ops []driver.Op) (payloads []byte, cuts []int) {
 	size := 0
 	for i := range ops {

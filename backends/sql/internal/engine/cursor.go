@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A cursor is a list of numbers under the store's identity, so that a cursor of another store
-// is recognized. Observe's cursor holds the base and revision of the data, and the revision of
-// the roster, because the two have separate histories. TailLog's cursor holds the position in
-// each bucket.
+// A cursor contains the store's identity and a list of numbers. The identity reveals a cursor from
+// another store. Observe's cursor contains the base and revision of the data, and the revision of
+// the roster, because data and roster have separate histories. TailLog's cursor contains the
+// position in each bucket.
 func (b *Backend) cursor(kind string, at ...int64) driver.Cursor {
 	text := append(make([]byte, 0, 64), kind...)
 	text = append(append(text, ':'), b.id...)
@@ -21,8 +21,8 @@ func (b *Backend) cursor(kind string, at ...int64) driver.Cursor {
 	return driver.Cursor(text)
 }
 
-// parseCursor returns the numbers of a cursor that this namespace made. It returns false for any
-// other bytes.
+// parseCursor returns the numbers in a cursor from this namespace. For any other bytes, it returns
+// false.
 func (b *Backend) parseCursor(kind string, c driver.Cursor, count int) ([]int64, bool) {
 	rest, ok := strings.CutPrefix(string(c), kind+":"+b.id+":")
 	if !ok || len(rest) > 14*count {
@@ -43,7 +43,7 @@ func (b *Backend) parseCursor(kind string, c driver.Cursor, count int) ([]int64,
 	return at, true
 }
 
-// bucketOf returns the tail counter that orders a shard's entries. It is permanent.
+// bucketOf returns the tail counter that orders a shard's entries. A shard's counter never changes.
 func bucketOf(shard driver.ShardID, buckets int64) int64 {
 	if buckets == 1 {
 		return 0

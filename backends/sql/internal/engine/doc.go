@@ -1,36 +1,36 @@
-// Package engine is the shared part of Tenure's SQL backends: the driver's contract over
-// database/sql, without any database driver.
+// Package engine is the code that Tenure's SQL backends share. It implements the contract of
+// package driver on database/sql, and imports no database driver.
 //
 // A backend consists of three parts:
 //
-//   - The tables, as versioned migrations.
-//   - The statements, in one file of SQL that can be read and run by hand (see [Compile]).
-//     Every flow locks, reads, decides in Go, and writes. A list is sent as one JSON array, so
-//     that a batch of any length is one statement. Statements without an answer are queued, so
-//     that a client library can send several together (see [Runner]). A dialect may have
-//     another statement that decides and writes the most frequent kind of commit, which only
-//     appends. If that statement writes nothing, Go decides. A database that shows commits
-//     before they are durable needs the two statements of a barrier.
-//   - A [Store], which runs transactions and classifies failures.
+//   - Versioned migrations create the tables.
+//   - One SQL file contains the statements, which people can read and run by hand (see [Compile]).
+//     Every operation locks and reads rows, decides in Go, and writes. Lists are sent as JSON
+//     arrays, so that a batch of any length is one statement. Statements without a result are
+//     queued, so that a client library can send several statements together (see [Runner]). A
+//     dialect may define one more statement, which checks and writes the most frequent kind of
+//     commit, an append. If that statement writes nothing, the engine decides in Go. If a database
+//     shows commits before they are durable, its dialect needs the two statements of a barrier.
+//   - A [Store] runs transactions and classifies failures.
 //
 // # Tables
 //
-// Leases and commits write the data tables:
+// The data tables contain leases and commits:
 //
-//   - namespaces: identity, base, revision, and the revision up to which rows of locks were
-//     removed
+//   - namespaces: identity, base, revision, and the revision up to which lock rows were removed
 //   - shards: owner and head
 //   - items
 //   - logs: the decision logs, a row per commit; the view entries shows each entry
 //   - tails: counters that order the entries of many shards
 //   - probes: rows of barriers, and of the probe when a namespace is opened
 //
-// The migrations keep their version in schema. Membership writes the roster's tables: rosters (a
-// copy of the identity, and its own revision), nodes, members, beats and departures. No
-// transaction writes both groups, so that a store may keep them in two databases. Claims and
-// transfers write the data while they keep the roster from changing.
+// The table schema contains the version of the migrations. Changes of membership are written to the
+// roster's tables: rosters (a copy of the identity, and its own revision), nodes, members, beats
+// and departures. A transaction writes to both groups only to record a new incarnation (I2), so a
+// store without incarnations may keep the groups in two databases. Claims and transfers lock the
+// roster while they write to the data tables.
 //
-// A token is base + revision of the namespace. Each batch of ownership changes raises the
-// revision once. Its row is never deleted, and is always locked last, so the revision is a
-// cursor in commit order (rule A2). Commits and heartbeats do not touch it.
+// A token is the sum of the namespace's base and revision. Each batch of ownership changes raises
+// the revision once. The namespace's row is never deleted, and is always locked last, so the
+// revision is a cursor in commit order (rule A2). Commits and heartbeats do not access this row.
 package engine

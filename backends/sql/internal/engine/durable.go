@@ -11,52 +11,56 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A database may flush its log after it has made a commit visible, as InnoDB does. If it
-// crashes in between, it may take back what readers saw. It may take back a grant, whose token
-// it then grants again, or a commit that its writer found applied. So anything newer than what
-// this process knows to be durable is returned only after a barrier. A barrier is a write. It
-// is acknowledged when the log is flushed up to it, and so up to everything that was visible
-// before. A dialect of such a database defines the statements of barriers.
+// Some databases, such as InnoDB, flush their log after they have made a commit visible. A crash
+// before the flush may lose changes that readers saw. For example, a grant could be lost, and its
+// token could be granted again. A commit could also be lost after its writer found that it was
+// applied. Therefore, this package returns data newer than the known durable state only after a
+// barrier. A barrier is a write. The database acknowledges it when the log is flushed up to the
+// barrier, and therefore with everything that was visible before. The dialect of such a database
+// defines the barrier statements.
 //
-// PostgreSQL and SQLite flush first, PostgreSQL with synchronous_commit as its package requires.
-// PostgreSQL needs barriers only if commits wait for a standby. If the writer of a commit gives up
-// waiting, the commit is visible, and a promotion of the standby takes it back.
+// PostgreSQL and SQLite flush a commit before they show it. PostgreSQL does so only with the
+// synchronous_commit setting that package postgres requires. PostgreSQL needs barriers only if
+// commits wait for a standby. If the writer of a commit stops waiting, the commit is visible, but a
+// promotion of the standby loses it.
 //
-// A transaction that wrote something needs no barrier. Neither does a heartbeat. A version that
-// was taken back is never written again (see Beat), so the heartbeat only looks lost.
+// A transaction that wrote something needs no barrier, and neither does a heartbeat. A lost version
+// is never written again (see Beat), so a lost heartbeat looks like a heartbeat that was never
+// sent.
 
 const (
-	// barrierSlots is the number of rows that the barriers of all processes write. The lock on a
-	// row ends before the flush.
+	// barrierSlots is the number of rows that the barriers of all processes share. The lock on a
+	// row is released before the flush.
 	barrierSlots = 64
-	// maxDurable is the number of shards whose heads a process keeps. Heads that it drops cost
-	// barriers, not safety.
+	// maxDurable is the number of shards whose heads a process keeps. Dropping a head is safe, but
+	// costs a barrier.
 	maxDurable = 1 << 20
-	// barrierCalls is the largest number of concurrent barriers in one process. One covers all
-	// reads that came before it began. There is more than one, because a connection may hang.
+	// barrierCalls is the maximum number of concurrent barriers in one process. One barrier covers
+	// all reads that precede it. More than one barrier may run, because a connection may hang.
 	barrierCalls = 3
 )
 
-// ErrReadOnly is wrapped by errors of Store.Read if the server accepts no writes.
+// ErrReadOnly means that the server accepts no writes. Store.Read wraps it.
 var ErrReadOnly = errors.New("the server is read-only")
 
 func barrierSlot() string { return fmt.Sprintf("barrier-%02d", rand.IntN(barrierSlots)) }
 
-// sight is what an answer shows of the namespace. The zero sight shows nothing.
+// sight is the state of the namespace that an answer shows. The zero sight shows nothing.
 type sight struct {
 	floor  int64 // base + revision
 	roster int64
 	heads  []driver.ShardHead
+	older  bool // a claim was denied because of a row that is older than what its caller saw
 }
 
-// durable holds the heads that this process knows to be durable. It is safe for concurrent use.
+// durable is the set of heads that this process knows to be durable. It is safe for concurrent use.
 type durable struct {
 	mu    sync.Mutex
 	heads map[driver.ShardID]mark
 }
 
-// mark is a commit. Token and number grow. After a failover, the number may go back, but the
-// token grows (I2).
+// mark identifies a commit. Both the token and the number increase, except that the number may
+// decrease after a failover (I2).
 type mark struct {
 	token  driver.Token
 	number driver.WriteNo
@@ -93,8 +97,8 @@ func (b *Backend) showsEarly() bool {
 	return b.stmts.has(barrierWrite) && (b.early == nil || b.early())
 }
 
-// settle is called before a sight is returned to a caller. It returns when the sight is durable,
-// and records that. A transaction that wrote something and was acknowledged is durable with
+// settle waits until a sight is durable, and records it as durable. Callers may see the sight only
+// after settle has returned. An acknowledged transaction that wrote something is durable, and so is
 // everything that it saw.
 func (b *Backend) settle(ctx context.Context, wrote bool, s sight) error {
 	if b.showsEarly() {
@@ -119,8 +123,8 @@ type barriers struct {
 
 func newBarriers() *barriers { return &barriers{places: make(chan struct{}, barrierCalls)} }
 
-// pass returns when a barrier that began after the call has succeeded, whether this call's or
-// another's.
+// pass returns once a barrier that began after this call has succeeded. The barrier may belong to
+// another call.
 func (s *barriers) pass(ctx context.Context, barrier func(context.Context) error) error {
 	me := s.arrived.Add(1)
 	select {
@@ -143,7 +147,8 @@ func (s *barriers) pass(ctx context.Context, barrier func(context.Context) error
 // barrier returns when everything that was visible before the call is durable.
 func (b *Backend) barrier(ctx context.Context) error { return b.barriers.pass(ctx, b.writeBarrier) }
 
-// writeBarrier runs one barrier. A server that became read-only has waited for the pending commits.
+// writeBarrier runs one barrier. A server that has become read-only needs no barrier, because it
+// has already waited for the pending commits.
 func (b *Backend) writeBarrier(ctx context.Context) error {
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		for range 3 {
@@ -162,8 +167,8 @@ func (b *Backend) writeBarrier(ctx context.Context) error {
 	return fmt.Errorf("tenure: a crash of the server might take back what was read: %w", b.readError(err))
 }
 
-// headAfter reads the head of the items that were read before it, or of later ones. Without
-// barriers, it reads nothing.
+// headAfter reads a head that is at least as new as the items read before. If the database needs no
+// barriers, headAfter reads nothing.
 func (b *Backend) headAfter(ctx context.Context, data *Tx, shard driver.ShardID) (s sight, err error) {
 	if !b.showsEarly() {
 		return s, nil
@@ -172,7 +177,7 @@ func (b *Backend) headAfter(ctx context.Context, data *Tx, shard driver.ShardID)
 		var head driver.Head
 		err := b.scanHead(r, shard, new(string), &head)
 		if errors.Is(err, driver.ErrDamaged) {
-			return nil // nothing is committed after it
+			return nil // no commit follows the head
 		}
 		s.heads = append(s.heads, driver.ShardHead{Shard: shard, Head: head})
 		return err

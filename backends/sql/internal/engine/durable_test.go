@@ -50,7 +50,7 @@ func TestBarriersAreShared(t *testing.T) {
 		}
 		at := time.Now()
 		all.Wait()
-		// Running barriers cover only their own calls. The next ones cover all.
+		// Running barriers cover only their own calls. Later barriers cover all calls.
 		before, without := counts()
 		if took := time.Since(at); before > 3*barrierCalls || without != 1 || took > 3*time.Second {
 			t.Errorf("%d calls had %d barriers, %d failed, in %v", calls, before, without, took)

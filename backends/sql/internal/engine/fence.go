@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// FenceTx checks a lease inside the caller's transaction on the data tables' database. It locks
-// the shard's row until that transaction ends. So the transaction's writes take effect if and
-// only if the fence is the shard's current grant at the commit (F1). Otherwise, the error is a
-// *driver.FencedError with the current owner, and the caller must roll back. ErrRetry means
-// that the transaction cannot continue and may be tried again from its start. This is so, for
-// example, between a failover and the session's next heartbeat. ErrStoreChanged means that the
-// store was replaced (I1).
+// FenceTx checks a lease inside the caller's transaction on the database of the data tables.
+// FenceTx locks the shard's row until that transaction ends. The transaction's writes take effect
+// only if the fence is the shard's current grant when the transaction commits (F1). Otherwise, the
+// error is a *driver.FencedError with the current owner, and the caller must roll back. ErrRetry
+// means that the transaction cannot continue and may be retried from its start, for example between
+// a failover and the session's next heartbeat. ErrStoreChanged means that the store was replaced
+// (I1).
 //
 // In a transaction with one snapshot (REPEATABLE READ, which is MariaDB's default, or
 // SERIALIZABLE), call FenceTx before any read. If the lease changed after the snapshot, the
@@ -31,10 +31,10 @@ func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) e
 	})
 }
 
-// FenceOn is [Backend.FenceTx] for a transaction of another client library. row runs one of the
-// backend's statements in it, with its arguments in the order of the placeholders. It reads at most
-// one row into dest, and reports whether there was one. Dialects use FenceOn in a method that takes
-// such a transaction.
+// FenceOn is [Backend.FenceTx] for a transaction from a different client library. The function row
+// runs one of the backend's statements in the transaction, with the arguments in the order of the
+// placeholders. It reads at most one row into dest, and reports whether there was a row. A dialect
+// calls FenceOn in a method that takes the other library's transaction.
 func FenceOn(
 	ctx context.Context, b *Backend, fence driver.Fence,
 	row func(text string, args []any, dest ...any) (bool, error),
@@ -70,7 +70,7 @@ func FenceOn(
 	return b.store.Classify(err)
 }
 
-// whyRefused returns why a lease that should be current is not.
+// whyRefused returns the error for a lease that is not current.
 func (b *Backend) whyRefused(fence driver.Fence, seen int64, run func(s Statement, params []any, dest ...any) (bool, error)) error {
 	var ns namespace
 	found, err := run(namespaceRead, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current)
@@ -93,8 +93,8 @@ func (b *Backend) whyRefused(fence driver.Fence, seen int64, run func(s Statemen
 	if owner != (driver.Owner{Session: fence.Session, Token: fence.Token}) {
 		return refused
 	}
-	// The snapshot may be older than what this process knows. A heartbeat finds out whether an
-	// older copy was restored.
+	// The snapshot may be older than the state that this process knows. If an older copy was
+	// restored, a heartbeat detects the restore.
 	return fmt.Errorf("tenure: namespace %q: %w: the transaction sees it as of token %d, and %d is known: begin again",
 		b.name, driver.ErrRetry, ns.floor(), seen)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// values are a row of any columns.
+// values is a row with any columns.
 type values []any
 
 func (v values) Scan(dest ...any) error {
@@ -57,14 +57,14 @@ func (a answer) Queue(ctx context.Context, s Statement, args []any, each func(Ro
 	return a.Query(ctx, s, args, each)
 }
 
-// fit reports whether a text is fit for a log line: of limited length, and without characters that
-// move a terminal's cursor.
+// fit reports whether a text is suitable for a log line: of limited length, and without characters
+// that move a terminal's cursor.
 func fit(text string) bool {
 	return len(text) < 2000 && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // FuzzMember reads any member's row. The result is a member that could have joined, or a reason
-// that is fit for a log line.
+// that is suitable for a log line.
 func FuzzMember(f *testing.F) {
 	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte("{}"), int64(0), false)
 	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte(`{"addr":"10.0.0.1"}`), int64(3), true)
@@ -91,8 +91,8 @@ func FuzzMember(f *testing.F) {
 	})
 }
 
-// FuzzIdentity reads any rows of a namespace and of its roster. They pass if and only if they are
-// of the opened store, and not older.
+// FuzzIdentity reads any rows of a namespace and of its roster. Only rows that belong to the opened
+// store and are not older than known rows pass.
 func FuzzIdentity(f *testing.F) {
 	f.Add("ID", int64(0), int64(7), "1/2", "1/2", int64(7))
 	f.Add("OTHER", int64(0), int64(7), "1/2", "1/2", int64(7))

@@ -7,8 +7,9 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// end returns why the lease before a grant ended. No view reads the history column. That of a
-// lock is never read. It exists because a batch could otherwise need one more statement.
+// The result is the reason why the previous lease ended. No view reads the history column. A lock's
+// history is never read. It is written only because omitting it would take another statement per
+// batch.
 func (part batch) end(own, alive bool) driver.End {
 	switch {
 	case part.keep && own:

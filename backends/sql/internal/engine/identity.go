@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// namespace is the namespace's row: token = base + revision.
+// namespace is the namespace's row. A token is base + revision.
 type namespace struct {
 	id             string
 	base, revision int64
@@ -19,12 +19,12 @@ type namespace struct {
 
 func (n namespace) floor() int64 { return n.base + n.revision }
 
-// forgot reports whether the row of a change after the revision was removed.
+// The result reports whether a row that changed after the revision was removed.
 func (n namespace) forgot(revision int64) bool { return revision < min(n.trimmed, n.revision) }
 
-// identify reads the identity in both groups of tables, which must agree. With Create, it
-// writes a missing identity, the roster's first. So an interrupted creation, which leaves no
-// data and an empty roster, is not mistaken for wiped data.
+// identify reads the identity in both groups of tables. The two copies must agree. With Create,
+// identify writes a missing identity, first in the roster. An interrupted creation therefore leaves
+// no data and an empty roster, and is not mistaken for wiped data.
 func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	var ns namespace
 	var hasData bool
@@ -95,8 +95,8 @@ func readRosterRow(ctx context.Context, roster *Tx, how Statement, name string, 
 	return roster.row(ctx, how, []any{name}, id, revision, new(string), new(string))
 }
 
-// identifyRoster returns the roster's identity and revision. If there are data, whose identity
-// is passed in, a missing roster needs NewRoster.
+// identifyRoster returns the roster's identity and revision. If there is data, the caller passes
+// the data's identity, and a missing roster is an error unless NewRoster is set.
 func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (string, int64, error) {
 	var id string
 	var revision int64
@@ -131,9 +131,9 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 	return id, revision, nil
 }
 
-// makeRow runs a transaction that inserts a row unless it exists. On MariaDB, processes that insert
-// it concurrently first get shared locks, and deadlock when they request exclusive ones. When they
-// try again, the row exists.
+// makeRow runs a transaction that inserts a row unless the row exists. On MariaDB, processes that
+// insert the same row concurrently first get shared locks, and then deadlock when they request
+// exclusive locks. When such a process retries, the row exists.
 func makeRow(ctx context.Context, in func(context.Context, func(context.Context, *Tx) error) error,
 	f func(context.Context, *Tx) error) error {
 	err := in(ctx, f)
@@ -143,8 +143,8 @@ func makeRow(ctx context.Context, in func(context.Context, func(context.Context,
 	return err
 }
 
-// create writes the data's identity, unless another process has just written it. If the roster
-// already has a revision, it belongs to lost data.
+// create writes the data's identity, unless another process has just written it. A roster that
+// already has a revision belongs to lost data.
 func (b *Backend) create(ctx context.Context, cfg Config, id string, revision int64) (namespace, error) {
 	var ns namespace
 	err := makeRow(ctx, b.store.WriteData, func(ctx context.Context, data *Tx) (err error) {
@@ -191,14 +191,13 @@ func readNamespace(ctx context.Context, tx *Tx, how Statement, name string) (ns 
 	return ns, found, err
 }
 
-// checkData reads the namespace's row and compares it with this process's knowledge (I1). seen is
-// the floor known before the transaction began.
+// checkData reads the namespace's row and compares it with the state that this process knows (I1).
+// The caller passes the floor known before the transaction began.
 func (b *Backend) checkData(ctx context.Context, tx *Tx, how Statement, seen int64) (namespace, error) {
 	return b.askData(ctx, tx, how, seen)()
 }
 
-// askData queues the read of checkData. The function that it returns checks the result, once the
-// queue has run.
+// askData queues the read of checkData. The returned function runs the queue and checks the result.
 func (b *Backend) askData(ctx context.Context, tx *Tx, how Statement, seen int64) func() (namespace, error) {
 	ns := new(namespace)
 	found, err := tx.ask(ctx, how, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current)
@@ -227,12 +226,12 @@ func (b *Backend) compareData(ns namespace, found bool, seen int64) error {
 	return nil
 }
 
-// checkRoster does the same for the roster and returns its revision.
+// checkRoster is like checkData, but for the roster, whose revision it returns.
 func (b *Backend) checkRoster(ctx context.Context, tx *Tx, how Statement, seen int64) (int64, error) {
 	return b.askRoster(ctx, tx, how, seen)()
 }
 
-// askRoster is to checkRoster what askData is to checkData.
+// askRoster queues the read of checkRoster, as askData does for checkData.
 func (b *Backend) askRoster(ctx context.Context, tx *Tx, how Statement, seen int64) func() (int64, error) {
 	var id string
 	var revision int64
@@ -283,17 +282,17 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 	return driver.Token(ns.floor()), b.readError(err)
 }
 
-// maxFloor leaves room for revisions above any floor.
+// maxFloor is the highest floor. It leaves room for the revisions above a floor.
 const maxFloor = driver.Token(1) << 62
 
-// RaiseFloor makes every token granted from now on greater than to. An operator calls it after
-// a restore from a backup. The value of to must be at least the highest token ever granted,
-// which marks outside the store may show. It must be at most 1<<62, which leaves room for later
-// tokens. from is the current floor, as Floor reported it. If the floor has moved and is still
-// below to, the error matches ErrConflict and nothing changes. A floor of at least to stays
-// unchanged. RaiseFloor may be repeated.
+// RaiseFloor raises the floor, so that all later tokens are greater than the new floor. An operator
+// calls it after restoring a backup. The new floor must not be below the highest token ever
+// granted, which marks outside the store may show. The maximum is 1<<62, which leaves room for
+// later tokens. The caller also passes the current floor, as reported by Floor. If the floor has
+// changed and is still below the new one, the error matches ErrConflict and nothing changes. A
+// floor that is already at or above the new one stays unchanged, so RaiseFloor may be repeated.
 //
-// If the server's clock kept members from continuing after a failover, RaiseFloor lets them
+// If the server's clock prevented members from continuing after a failover, RaiseFloor lets them
 // continue.
 func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	if err := b.begin(ctx); err != nil {

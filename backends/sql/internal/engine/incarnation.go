@@ -9,14 +9,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// incarnations holds the recorded incarnation of the namespace, and that of the answering
-// server. Both are empty if the store has none (I2).
+// incarnations contains the namespace's recorded incarnation, and the incarnation of the answering
+// server. If the store has no incarnation, both fields are empty (I2).
 type incarnations struct{ recorded, current string }
 
-// forked reports whether the server's history differs from the recorded one.
+// The result reports whether the server's history differs from the recorded history.
 func (i incarnations) forked() bool { return i.current != "" && i.recorded != i.current }
 
-// forkedError is the error of a call under an incarnation other than the recorded one.
+// forkedError means that the server's incarnation differs from the recorded one.
 type forkedError struct {
 	namespace string
 	incarnations
@@ -31,8 +31,8 @@ func (e *forkedError) Error() string {
 // Is makes a forkedError match driver.ErrRetry, because nothing was applied.
 func (e *forkedError) Is(target error) bool { return target == driver.ErrRetry }
 
-// adopting returns the error of a call. If the store's history has forked, it first makes the
-// namespace continue under the new incarnation. A session reported as lost stays lost.
+// If the error means that the store's history has forked, the new incarnation is recorded before
+// the error is returned. A session reported as lost stays lost.
 func (b *Backend) adopting(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrSessionLost) && b.showsEarly() {
 		if early := b.barrier(ctx); early != nil {
@@ -53,8 +53,9 @@ func (b *Backend) adopting(ctx context.Context, err error) error {
 	return err
 }
 
-// clockError is the error of adopting another incarnation while the server's clock is behind
-// the granted tokens. Tokens of another failover could then be above the next ones granted.
+// clockError means that a new incarnation cannot be adopted, because the server's clock is behind
+// the granted tokens. If it were adopted, tokens from a different failover could exceed the next
+// tokens.
 type clockError struct {
 	namespace string
 	now       time.Time
@@ -69,18 +70,18 @@ func (e *clockError) Error() string {
 // Is makes a clockError match driver.ErrStoreChanged, so that members halt.
 func (e *clockError) Is(target error) bool { return target == driver.ErrStoreChanged }
 
-// adopt records the server's incarnation. In the same transaction, it raises the base of the
-// tokens, the tokens of all records, the roster's revision and the versions of heartbeats. So
-// no token of a lost grant is granted again, and no lease of the earlier history is current. A
-// process that saw lost changes sees nothing step back. If the recorded incarnation is the
-// server's, adopt does nothing.
+// adopt records the server's incarnation. In the same transaction, adopt raises the base of the
+// tokens, the tokens of all records, the roster's revision and the versions of heartbeats.
+// Therefore, no token of a lost grant is granted again, and no lease of the earlier history is
+// current. Even if a process saw changes that are now lost, it never sees a number decrease. If the
+// recorded incarnation is already the server's, adopt does nothing.
 //
-// The floor becomes the server's clock in microseconds since 1970. There is less than one grant
-// per microsecond. So the later of two failovers gets the greater tokens, even if its server
-// and its processes know nothing of the earlier one.
+// The floor becomes the server's time in microseconds since 1970. Leases are granted at a rate
+// below one per microsecond. Therefore, the later of two failovers gets the greater tokens, even if
+// its server and its processes do not know about the earlier one.
 func (b *Backend) adopt(ctx context.Context) error { return b.adoptAt(ctx, 0) }
 
-// adoptAt is adopt with a floor that an operator vouches for, or with 0.
+// adoptAt is like adopt, but accepts a floor for which an operator vouches, or 0 for none.
 func (b *Backend) adoptAt(ctx context.Context, floor int64) error {
 	return b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
 		ns, found, err := readNamespace(ctx, data, namespaceRead, b.name)
@@ -111,7 +112,7 @@ func (b *Backend) adoptAt(ctx context.Context, floor int64) error {
 	})
 }
 
-// raised returns the floor under another incarnation.
+// The result is the token floor under a new incarnation.
 func (b *Backend) raised(ctx context.Context, data *Tx, ns namespace, floor int64) (int64, error) {
 	var now int64
 	if _, err := data.row(ctx, clockRead, nil, &now); err != nil {
@@ -126,8 +127,8 @@ func (b *Backend) raised(ctx context.Context, data *Tx, ns namespace, floor int6
 	return now, nil
 }
 
-// liftRecords locks rows in the order that all transactions use. No row is added while it runs,
-// because nothing is granted under an incarnation that is not recorded.
+// liftRecords locks rows in the same order as all other transactions. No row is added while
+// liftRecords runs, because nothing is granted under an unrecorded incarnation.
 func (b *Backend) liftRecords(ctx context.Context, data *Tx, open func() (*Tx, error), to namespace, by int64) error {
 	var names []string
 	err := data.rows(ctx, shardsAll, []any{b.name}, func(r Row) error {

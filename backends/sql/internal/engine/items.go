@@ -48,7 +48,7 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 	return &it, nil
 }
 
-// List returns the items whose key begins with prefix. See driver.Backend.
+// List returns the items whose keys begin with prefix. See driver.Backend.
 func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
@@ -82,19 +82,18 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	return l.items, nil
 }
 
-// listed is a pending List.
 type listed struct {
 	b           *Backend
 	shard       driver.ShardID
 	most, width int // largest number of items, and of bytes of a value
 	budget      *listing.Budget
 	items       []driver.Item
-	odd         []*driver.DamagedError // the first rows under keys that no item can have
+	odd         []*driver.DamagedError // the first rows with invalid keys
 	bad         int                    // the number of such rows
 }
 
-// read reads pages. They grow with the number of rows left out, so that many of them cost few
-// pages.
+// The list is read page by page. The page size grows with the number of omitted rows, so that even
+// many such rows need few pages.
 func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) {
 	for low, want, full := prefix, l.most, true; full && err == nil && len(l.items) < l.most; {
 		n, last := 0, ""
@@ -107,7 +106,8 @@ func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) 
 			n, last = n+1, it.Key
 			return l.add(it, size)
 		})
-		// The next page begins after the last row, because no valid key has a character below "-".
+		// The next page begins directly after the last row, because no valid key has a character
+		// below "-".
 		if full = n == want; full && err == nil && last+"!" <= low {
 			return l.b.damaged("items", string(l.shard), l.shard, oddkey.Why)
 		}
@@ -138,10 +138,10 @@ func (l *listed) add(it driver.Item, size int) error {
 	return nil
 }
 
-// maxBad is the largest number of rows that List reads together to get past bad ones.
+// maxBad is the maximum number of rows that List reads in one page to get past bad rows.
 const maxBad = 1000
 
-// checkItem returns an error if the item is not as it was written.
+// checkItem returns an error if the item's value is incomplete.
 func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) error {
 	if size != len(it.Value) {
 		return b.damaged("items", string(shard)+" "+it.Key, shard, "its value is too many bytes")
@@ -149,8 +149,8 @@ func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) err
 	return nil
 }
 
-// after returns the first key that is greater than all keys with the prefix, or "" for no
-// prefix. Keys are ASCII, so their last byte can be raised.
+// The result is the first key after all keys with the prefix, or "" if the prefix is empty. Keys
+// are ASCII, so the last byte can be incremented.
 func after(prefix string) string {
 	if prefix == "" {
 		return ""

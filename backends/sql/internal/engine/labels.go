@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Rows of this package among those of the node labels.
+// These constants name this package's rows in the table of node labels.
 const (
-	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent
-	// before a removal fails although it finds no label (M3).
+	// The row removedLabels counts the removals of labels. Every join compares this count, so a
+	// join sent before a removal fails even if the label's row is absent (M3).
 	removedLabels = "!removed"
-	// endedLabels begins the names of endedSlots rows. Each names the session that ended others at
-	// a revision.
+	// endedLabels is the prefix of the names of endedSlots rows. Each row contains the session that
+	// ended others at a revision.
 	endedLabels = "!ended-"
 	endedSlots  = 16
 )
@@ -49,9 +49,9 @@ func into(names *[]string) func(Row) error {
 	}
 }
 
-// sweepLabels removes some of the node labels whose session is no member, if there are many.
-// Otherwise, labels that change with every restart would fill the table. If the removal fails,
-// for example because the role may not delete, the next join under a new label repeats it.
+// If many node labels have no member, sweepLabels removes some of them. Otherwise, labels that
+// change with every restart would fill the table. If the removal fails, for example because the
+// role may not delete, the next join under a new label repeats it.
 func (b *Backend) sweepLabels(ctx context.Context) {
 	var idle []string
 	look := func(ctx context.Context, roster *Tx) error {
@@ -62,8 +62,8 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	if err != nil || len(idle) <= driver.MaxIdleLabels {
 		return
 	}
-	// Sessions join and end under the lock on the roster's row, so labels that are idle here stay
-	// idle.
+	// A session joins or ends only while the roster's row is locked, so labels that are idle here
+	// stay idle.
 	_ = b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
 		if err := look(ctx, roster); err != nil || len(idle) <= driver.MaxIdleLabels {
 			return at, err
@@ -80,8 +80,8 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	})
 }
 
-// noteEnd records which session ended the sessions that depart at a revision. No decision
-// depends on it. It leaves out a name that does not fit.
+// noteEnd records which session ended the sessions that depart at a revision. No decision depends
+// on this record, so a name that does not fit is omitted.
 func (b *Backend) noteEnd(ctx context.Context, roster *Tx, how driver.Loss, by driver.SessionID, revision int64) error {
 	if how == driver.LossClosed {
 		return nil

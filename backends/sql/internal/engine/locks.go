@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// keepFreeLocks is both the number of rows of free locks that a sweep leaves, and the
-	// number of released locks after which a process sweeps. Together they make up the
-	// contract's limit.
+	// keepFreeLocks is the number of free locks whose rows a sweep keeps, and also the number of
+	// released locks after which a process sweeps. The sum of these two numbers is the contract's
+	// limit.
 	keepFreeLocks = driver.MaxFreeLocks / 2
-	// maxSweep is the largest number of rows that one sweep removes.
+	// maxSweep is the maximum number of rows that one sweep removes.
 	maxSweep = 2 * driver.MaxFreeLocks
 )
 
-// freed counts the locks that this process has released since its last sweep. It is safe for
+// freed is the number of locks that this process has released since its last sweep. It is safe for
 // concurrent use.
 type freed struct{ n atomic.Int64 }
 
-// start begins at a random count. So if many processes release few locks each, some of them sweep.
+// start sets a random count. Therefore, even if each of many processes releases only a few locks,
+// some of them sweep.
 func (f *freed) start() { f.n.Store(rand.Int64N(keepFreeLocks)) }
 
 // add reports whether it is time to sweep.
@@ -32,16 +33,16 @@ func (f *freed) add(released int) bool {
 	return n >= keepFreeLocks && f.n.CompareAndSwap(n, 0)
 }
 
-// freeLock is the row of a free lock when a sweep first reads it.
+// freeLock is the row of a free lock when the sweep first reads it.
 type freeLock struct {
 	name     string
 	token    driver.Token
 	revision int64
 }
 
-// sweepLocks removes rows of free locks that never had a commit, except the newest (R2). A lock
-// without a row is free too. If the removal fails, for example because the role may not delete, a
-// later sweep repeats it, and the release before it still counts.
+// sweepLocks removes the rows of free locks that never had a commit, except the newest rows (R2). A
+// lock without a row is also free. If the removal fails, for example because the role may not
+// delete, a later sweep repeats it. The release before the sweep is still valid.
 func (b *Backend) sweepLocks(ctx context.Context) {
 	seen := b.floor.Load()
 	var free []freeLock
@@ -60,8 +61,8 @@ func (b *Backend) sweepLocks(ctx context.Context) {
 		return
 	}
 	_ = b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
-		// No owner changes while this row is locked. A row that another transaction has locked
-		// stays, so that neither waits for the other.
+		// No owner changes while this row is locked. The sweep skips a row that another transaction
+		// has locked, so that neither transaction waits for the other.
 		ns, err := b.checkData(ctx, data, namespaceLock, seen)
 		if err != nil {
 			return err
@@ -82,8 +83,8 @@ func (b *Backend) sweepLocks(ctx context.Context) {
 	})
 }
 
-// removable returns the locks that have no head and are unchanged since they were read. It also
-// returns the highest of their revisions.
+// The results are the locks that have no head and have not changed since sweepLocks read them, and
+// the highest revision of these locks.
 func removable(free []freeLock, locked map[driver.ShardID]record) (names []string, revision int64) {
 	for _, l := range free {
 		r, ok := locked[driver.ShardID(l.name)]
@@ -95,10 +96,10 @@ func removable(free []freeLock, locked map[driver.ShardID]record) (names []strin
 	return names, revision
 }
 
-// lockFree queues a statement that locks the rows of the locks whose claims expect them to be
-// free. So a free lock is granted whatever its token (R2). For other shards, it is unknown
-// whether their owner lives. The namespace's row is already locked, so this waits for no other
-// transaction.
+// lockFree queues a statement that locks the rows of locks that claims expect to be free.
+// Therefore, a free lock is granted regardless of its token (R2). For other shards, lockFree cannot
+// know whether the owner is alive. The statement waits for no other transaction, because the
+// namespace's row is already locked.
 func (b *Backend) lockFree(ctx context.Context, data *Tx, fresh []string, locked map[driver.ShardID]record) error {
 	locks := slices.DeleteFunc(fresh, func(name string) bool { return !driver.IsLock(driver.ShardID(name)) })
 	if len(locks) == 0 {

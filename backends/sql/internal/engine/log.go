@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// pageBytes limits the payloads of one page. The entry that exceeds it is the page's last.
+	// pageBytes limits the payloads of one page. The page ends with the entry that reaches the
+	// limit.
 	pageBytes = 4 << 20
-	// maxPage is the largest number of entries in one page.
+	// maxPage is the maximum number of entries in one page.
 	maxPage = 1 << 20
 )
 
@@ -86,8 +87,8 @@ func (b *Backend) scanHead(r Row, shard driver.ShardID, name *string, h *driver.
 	return nil
 }
 
-// TailLog blocks until any shard has new entries. See driver.Backend. Each poll makes one query
-// of the tail counters, whatever the number of shards.
+// TailLog blocks until any shard has new entries. See driver.Backend. Each poll queries the tail
+// counters once, regardless of the number of shards.
 func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (*driver.TailPage, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
@@ -126,11 +127,11 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 	return page, nil
 }
 
-// tails holds the namespace's tail counters, by bucket.
+// tails contains the namespace's tail counters, by bucket.
 type tails struct{ position, trimmed []int64 }
 
-// behind reports whether a reader at the cursor would miss entries, or is ahead of a store that
-// went back.
+// behind reports whether a reader at the cursor would miss entries, or whether the store has
+// returned to a state before the cursor.
 func (t tails) behind(cursor []int64) bool {
 	for i, at := range cursor {
 		if at < t.trimmed[i] || at > t.position[i] {
@@ -171,7 +172,7 @@ func (b *Backend) readTails(ctx context.Context, data *Tx) (tails, error) {
 	return t, err
 }
 
-// tailReset returns every shard's head and the position that belongs to these heads.
+// tailReset returns the heads of all shards, and the position at which these heads were current.
 func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 	page := &driver.TailPage{Reset: true}
 	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) error {
@@ -186,7 +187,7 @@ func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 			var name string
 			err := b.scanHead(r, "", &name, &h.Head)
 			if errors.Is(err, driver.ErrDamaged) {
-				return nil // ReadLog returns the error
+				return nil // ReadLog will return the error
 			}
 			if h.Shard = driver.ShardID(name); err == nil && driver.CheckShard(h.Shard) == nil {
 				page.Heads = append(page.Heads, h)
@@ -203,7 +204,7 @@ func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 	return page, nil
 }
 
-// tailPage reads the entries after the cursor, bucket by bucket, on one snapshot.
+// tailPage reads the entries after the cursor, bucket by bucket, from one snapshot.
 func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driver.TailPage, error) {
 	page := new(driver.TailPage)
 	skip := false
@@ -246,7 +247,7 @@ type room struct{ entries, bytes int }
 
 func (r *room) full() bool { return r.entries == 0 || r.bytes <= 0 }
 
-// tailBucket adds to a page the entries after a position of one bucket, up to its end or until the
+// tailBucket adds one bucket's entries after a position to a page, until the bucket ends or the
 // page is full. It returns the position that it reached.
 func (b *Backend) tailBucket(ctx context.Context, data *Tx, bucket int, from, end int64, room *room,
 	page *driver.TailPage) (at int64, err error) {
@@ -275,7 +276,7 @@ func (b *Backend) tailBucket(ctx context.Context, data *Tx, bucket int, from, en
 	return at, err
 }
 
-// lastOf returns what entries show of their shards' heads.
+// lastOf returns the heads that the entries show.
 func (b *Backend) lastOf(entries []driver.Entry) (s sight) {
 	if !b.showsEarly() {
 		return s

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// keepDepartures is the number of roster revisions for which departures are kept. The answer to
-// an older cursor is the full state.
+// keepDepartures is the number of roster revisions for which the roster keeps departures. A reader
+// with an older cursor gets the full state.
 const keepDepartures = 4096
 
 // session is a member's session. It is safe for concurrent use.
@@ -36,8 +36,9 @@ func (s *session) ID() driver.SessionID { return s.id }
 
 func lost(id driver.SessionID) error { return &driver.SessionLostError{Session: id} }
 
-// writeRoster runs fn in a transaction on the roster, after the identity check. fn gets the
-// roster's revision and returns the one that it set, or the same revision.
+// writeRoster checks the identity and calls fn, in one transaction on the roster. The function
+// receives the roster's revision, and returns the new revision or, if nothing changed, the same
+// one.
 func (b *Backend) writeRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx, revision int64) (int64, error)) error {
 	seen := b.rosterAt.Load()
 	var now int64
@@ -87,7 +88,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		return at + 1, b.insertMember(ctx, roster, m, at+1)
 	})
 	if errors.Is(err, errRaced) && !m.Supersede && ctx.Err() == nil {
-		return b.Join(ctx, m) // each time another session has joined
+		return b.Join(ctx, m) // each time, another session has joined
 	}
 	if err != nil {
 		return nil, err
@@ -95,18 +96,18 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	s := &session{b: b, id: m.Session, node: m.Node, beats: beats{changed: make(chan struct{})}}
 	s.acked.Store(1)
 	s.tried.Store(1)
-	if !before.known { // after the join, which counts whatever the result of this
+	if !before.known { // after the join, which succeeded even if this fails
 		b.sweepLabels(ctx)
 	}
 	return s, nil
 }
 
-// label is the record of a node label as a join reads it. The write of the join compares it, so a
+// label contains the data that a join reads about a node label. The join's write compares it, so a
 // write that arrives late fails (M3).
 type label struct {
 	known    bool
-	session  driver.SessionID // the last that used it
-	removals string           // of labels long unused
+	session  driver.SessionID // the last session that used the label
+	removals string           // count of removals of unused labels
 }
 
 func (b *Backend) readLabel(ctx context.Context, node string) (l label, err error) {
@@ -146,7 +147,7 @@ func (b *Backend) checkLabel(ctx context.Context, roster *Tx, m driver.Member, b
 	return nil
 }
 
-var errRaced = fmt.Errorf("tenure: %w: another session joined under this node label, or labels were removed, meanwhile", driver.ErrRetry)
+var errRaced = fmt.Errorf("tenure: %w: another session joined under this node label, or labels were removed, while this session joined", driver.ErrRetry)
 
 // insertMember writes the records of a new session at a revision of the roster.
 func (b *Backend) insertMember(ctx context.Context, roster *Tx, m driver.Member, at int64) error {
@@ -167,7 +168,7 @@ func metaText(meta map[string]string) string {
 	return array(meta)
 }
 
-// notApplied marks the error of a read that came before any write.
+// notApplied marks an error that occurred before any write, so nothing was applied.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err
@@ -175,8 +176,8 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
 }
 
-// checkUnused refuses a session id that was used before (M3): by a live member, by the label's last
-// session, or by one that departed recently.
+// checkUnused refuses a session id that was used before (M3). The earlier user may be a live
+// member, the label's last session, or a session that departed recently.
 func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver.SessionID) error {
 	alive, _, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
 	if err != nil {
@@ -192,7 +193,7 @@ func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver
 	return nil
 }
 
-// alive returns which of the sessions have a member record, along with their labels.
+// The results are the sessions that have a member record, and their labels.
 func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (found map[driver.SessionID]bool,
 	labels map[driver.SessionID]string, err error) {
 	found, labels = make(map[driver.SessionID]bool), make(map[driver.SessionID]string)
@@ -211,8 +212,8 @@ func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []dr
 	return found, labels, err
 }
 
-// depart removes the sessions that exist. It records at which revision, how, and by whom they
-// ended.
+// depart removes the sessions that exist. For each, it records the revision, the reason, and the
+// session that ended it.
 func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID, revision int64, how driver.Loss, by driver.SessionID) error {
 	sessions := list(ids, same)
 	for _, step := range []struct {
@@ -298,7 +299,8 @@ func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results 
 	})
 }
 
-// hold verifies that the session has a record, and keeps the record until the transaction ends.
+// hold verifies that the session has a record, and prevents the record's removal until the
+// transaction ends.
 func (s *session) hold(ctx context.Context, roster *Tx) error {
 	found, err := roster.row(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
 	if err == nil && !found {
@@ -340,10 +342,10 @@ func (s *session) Close(ctx context.Context) error {
 	return err
 }
 
-// scanMember reads a member's row. It returns why the row is damaged, or "". Data read from a
-// store is untrusted. With a TTL of 1 ns, for example, every member would beat without a pause.
-// So a row with which no session could have joined is not a member. Metadata that is too large
-// or does not decode is left out, because it only informs.
+// scanMember reads a member's row. For a damaged row, it also returns the reason. Data from a store
+// is untrusted. With a TTL of 1 ns, for example, every member would send heartbeats without a
+// pause. Therefore, a row that no valid join could have written is not a member. Metadata that is
+// too large or cannot be decoded is omitted, because no decision depends on it.
 func scanMember(r Row) (m driver.Member, why string, err error) {
 	var ttl int64
 	var meta []byte

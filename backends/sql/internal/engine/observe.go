@@ -7,10 +7,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxBeatsAsked limits the beats of one query.
+// maxBeatsAsked limits the number of beats in one query.
 const maxBeatsAsked = 100_000
 
-// observed is a position of Observe.
+// observed is a position from which Observe can continue.
 type observed struct {
 	base, revision int64 // of the data
 	roster         int64
@@ -54,7 +54,8 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 	return view, nil
 }
 
-// look returns the changes since the position, or nil, and the versions of the sessions asked for.
+// look returns the changes since the position, or nil if nothing changed, and the versions of the
+// requested sessions.
 func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat) (*driver.View,
 	map[driver.SessionID]driver.Version, error) {
 	floor, rosterAt := b.floor.Load(), b.rosterAt.Load()
@@ -113,8 +114,8 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	return view, versions, nil
 }
 
-// lookAtOnce reads the revisions of the namespace and its roster, and the versions of the
-// sessions asked for, with one statement. found is false if one of the rows is missing.
+// lookAtOnce reads the revisions of the namespace and its roster, and the versions of the requested
+// sessions, in one statement. The result found is false if one of the rows is missing.
 func (b *Backend) lookAtOnce(ctx context.Context, tx *Tx, floor, rosterAt int64, asked []driver.Beat) (
 	ns namespace, roster int64, versions map[driver.SessionID]driver.Version, found bool, err error) {
 	var id string
@@ -154,7 +155,7 @@ func (b *Backend) beatsOf(ctx context.Context, roster *Tx, asked []driver.Beat) 
 	return versions, err
 }
 
-// newer returns the versions that the caller does not know.
+// The result contains the requested heartbeats whose versions the caller does not know yet.
 func newer(asked []driver.Beat, versions map[driver.SessionID]driver.Version) []driver.Beat {
 	var changed []driver.Beat
 	for _, a := range asked {
@@ -165,7 +166,8 @@ func newer(asked []driver.Beat, versions map[driver.SessionID]driver.Version) []
 	return changed
 }
 
-// changedShards adds the shards since at, and moves at, on one snapshot.
+// changedShards adds the shards that changed since a position, and advances that position. It reads
+// one snapshot.
 func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *observed, seen int64) error {
 	since := at.revision
 	var shards []driver.ShardState
@@ -230,7 +232,8 @@ func scanChanged(r Row, s *driver.ShardState) error {
 	return err
 }
 
-// changedMembers adds the members that joined and left since at, and moves at, on one snapshot.
+// changedMembers adds the members that joined or left since a position, and advances that position.
+// It reads one snapshot.
 func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *observed, seen int64) error {
 	since := at.roster
 	var members []driver.Member
@@ -271,7 +274,7 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 			if err := r.Scan(&id); err != nil {
 				return err
 			}
-			if driver.CheckSession(id) == nil { // no other id was ever a member's
+			if driver.CheckSession(id) == nil { // no member ever had an invalid id
 				gone = append(gone, id)
 			}
 			return nil

@@ -11,49 +11,48 @@ import (
 )
 
 const (
-	// hintPause is the least time between two looks of one poll. Without it, a busy writer's
-	// hints would keep its readers busy too.
+	// hintPause is the minimum time between two looks of one poll. Otherwise, a busy writer's hints
+	// would also keep readers busy.
 	hintPause = 500 * time.Microsecond
-	// quietParts divides the time since the last change to give the time between two looks. A
-	// reader of a store that was quiet for 2 s looks after 100 ms.
+	// The time between two looks is the time since the last change divided by quietParts. After 2 s
+	// without a change, for example, a reader looks after 100 ms.
 	quietParts = 20
-	// lateParts divides the TTL to give the delay with which a heartbeat may be seen.
+	// Readers see a heartbeat with a delay of at most the TTL divided by lateParts.
 	lateParts = 20
-	// usualTTL is assumed while no member's TTL is known.
+	// usualTTL is the TTL that readers assume while they know no member's TTL.
 	usualTTL = 10 * time.Second
-	// lookPatience is how long a look may take before it is repeated on another connection,
-	// because a silently lost connection never answers. Each failed look doubles it.
+	// lookPatience is how long a look may take before the reader repeats it on another connection.
+	// A connection that was silently lost never answers. Each failed look doubles this time.
 	lookPatience = 4 * time.Second
-	// distrust is how long readers do not rely on hints after a change that came without one. A
-	// process with NoNotify sends none.
+	// distrust is how long readers do not rely on hints after a change without a hint. Such a
+	// change may come from a process with NoNotify, which sends no hints.
 	distrust = time.Minute
 )
 
-// pace holds the shortest and the longest time between two looks.
+// pace contains the minimum and the maximum time between two looks.
 type pace struct{ fast, idle time.Duration }
 
 func newPace(l driver.Limits) pace { return pace{l.PollPeriod, max(l.PollPeriod, l.IdlePollPeriod)} }
 
-// between returns d, limited to the pace.
 func (p pace) between(d time.Duration) time.Duration { return min(max(d, p.fast), p.idle) }
 
-// slow returns the longest time between two looks of readers that no hint reaches.
+// For readers without hints, slow is the maximum time between two looks.
 func (p pace) slow(ttl time.Duration) time.Duration { return p.between(ttl / lateParts) }
 
-// net returns the time between two looks of readers that get hints. It is longer than the time
-// between two heartbeats, because heartbeats trigger looks.
+// For readers with hints, net is the time between two looks. Heartbeats trigger looks, so this time
+// is longer than the heartbeat interval.
 func (p pace) net(ttl time.Duration) time.Duration { return p.between(ttl * 2 / 5) }
 
-// attention decides how often readers of one kind look. It is safe for concurrent use.
+// attention decides how often readers of one kind query the store. It is safe for concurrent use.
 type attention struct {
 	pace
 	mu      sync.Mutex
-	changed time.Time // the last change, hint, or call that changes something
+	changed time.Time // the last change, hint, or changing call
 	untold  time.Time // the last change without a hint
 	stirred chan struct{}
 }
 
-// expect makes readers look often from now on, because changes are coming.
+// expect makes readers look often for a while, because a change is likely.
 func (a *attention) expect() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,15 +74,15 @@ func (a *attention) stir() <-chan struct{} {
 	return a.stirred
 }
 
-// doubt makes readers poll although they get hints.
+// For a while, readers poll even if they get hints.
 func (a *attention) doubt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.untold = time.Now()
 }
 
-// next returns the time between two looks. hears reports whether hints arrive, ttl is the shortest
-// of the members, and late reports whether a member's heartbeat is late.
+// next returns the time between two looks, given whether hints arrive, the members' shortest TTL,
+// and whether a member's heartbeat is late.
 func (a *attention) next(hears bool, ttl time.Duration, late bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,12 +98,12 @@ func (a *attention) next(hears bool, ttl time.Duration, late bool) time.Duration
 	return min(max(now.Sub(a.changed)/quietParts, a.fast), a.slow(ttl))
 }
 
-// peers holds the members that Observe reported, and when it saw their heartbeats. It is safe
-// for concurrent use.
+// peers contains the members that Observe reported, and the times at which Observe saw their
+// heartbeats. It is safe for concurrent use.
 type peers struct {
 	mu   sync.Mutex
 	of   map[driver.SessionID]peer
-	beat chan struct{} // closed at a heartbeat of this Backend that was asked for
+	beat chan struct{} // closed at a requested heartbeat of this Backend
 }
 
 type peer struct {
@@ -113,7 +112,7 @@ type peer struct {
 	at      time.Time // of the first look that found this version
 }
 
-// learn takes the members from a view.
+// learn records the members of a view.
 func (p *peers) learn(v *driver.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +133,7 @@ func (p *peers) learn(v *driver.View) {
 	}
 }
 
-// saw takes the versions of the sessions asked for.
+// The versions are those that a look found for the requested sessions.
 func (p *peers) saw(asked []driver.Beat, versions map[driver.SessionID]driver.Version) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +147,8 @@ func (p *peers) saw(asked []driver.Beat, versions map[driver.SessionID]driver.Ve
 	}
 }
 
-// beats records a heartbeat of a session of this Backend, for which no hint arrives here.
-// Usually other processes ask for these heartbeats. Readers in this process rarely do.
+// A heartbeat of this Backend's session causes no hint in this process, so the readers here that
+// requested the heartbeat are woken. Such readers are rare.
 func (p *peers) beats(id driver.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +158,7 @@ func (p *peers) beats(id driver.SessionID) {
 	}
 }
 
-// here returns a channel that is closed at a heartbeat of this Backend that was asked for.
+// The channel is closed when this Backend sends a requested heartbeat.
 func (p *peers) here() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,9 +168,9 @@ func (p *peers) here() <-chan struct{} {
 	return p.beat
 }
 
-// expected returns the shortest TTL of the members, and whether a session asked for has been
-// silent for half its TTL. After four TTLs, it no longer counts, because the others have left
-// it.
+// The results are the members' shortest TTL, and whether a requested session has been silent for
+// half its TTL. After four TTLs, a silent session no longer counts, because other members have
+// dropped it.
 func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,8 +193,8 @@ func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	return ttl, false
 }
 
-// lastView is the state at the end of the last Observe, so that a call that continues from
-// there waits immediately. It is safe for concurrent use.
+// lastView is the state at the end of the last Observe. A call that continues from this state waits
+// before its first look. A lastView is safe for concurrent use.
 type lastView struct {
 	mu     sync.Mutex
 	cursor driver.Cursor
@@ -209,8 +208,8 @@ func (l *lastView) set(cursor driver.Cursor, beats map[driver.SessionID]driver.V
 	l.cursor, l.beats, l.from = cursor, maps.Clone(beats), from
 }
 
-// goOn returns the state to continue from, if the query asks for nothing that the last look would
-// have reported.
+// goOn returns the state to continue from, unless the query requests something that the last look
+// would have reported.
 func (l *lastView) goOn(q driver.ObserveQuery) waiting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,8 +228,8 @@ func (l *lastView) goOn(q driver.ObserveQuery) waiting {
 	return from
 }
 
-// waiting describes since when a reader waits, and for which hints. With the zero value, the
-// reader looks first.
+// waiting describes how long a reader has waited, and for which hints. With the zero value, the
+// reader looks immediately.
 type waiting struct {
 	since                time.Time // start of the last look
 	changed, beats, here <-chan struct{}
@@ -255,11 +254,11 @@ type reader struct {
 	look func(ctx context.Context) (news, error)
 }
 
-// poll looks until there is news. It looks after each hint, and otherwise at the pace of its
-// kind (O2). Any user may send hints. So each useless hint doubles the pause before the next
-// one counts, until none has come for a poll period.
+// poll looks until there is news. The reader looks after each hint, and otherwise at the pace of
+// its kind (O2). Any user may send hints, so each useless hint doubles the pause before the next
+// hint counts. After a poll period without a useless hint, the pause is reset.
 func (r *reader) poll(ctx context.Context) error {
-	hinted := true // changes before the first look are no evidence
+	hinted := true // changes before the first look prove nothing
 	patience := lookPatience
 	for pause := hintPause; ; {
 		if err := r.b.store.Check(); err != nil {
@@ -297,7 +296,7 @@ func (r *reader) poll(ctx context.Context) error {
 	}
 }
 
-// wait waits until the next look is due, and reports whether a hint caused it.
+// wait returns when the next look is due, and reports whether a hint caused that look.
 func (r *reader) wait(ctx context.Context, pause *time.Duration) (hinted bool, err error) {
 	wait := r.from
 	stirred := r.stir()

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// watcher is a reader that looks for what a test sets, in a bubble.
+// watcher is a reader in a synctest bubble. It looks for a value that the test sets.
 type watcher struct {
 	*reader
 	store *hinted
@@ -37,8 +37,8 @@ func newWatcher(hears bool) *watcher {
 	return w
 }
 
-// begin polls until the change that happen makes. It returns a function that returns how late the
-// change was found, and after how many looks.
+// begin polls until it finds the test's change. It returns a function that reports the number of
+// looks.
 func (w *watcher) begin(t *testing.T) (found func() (looks int)) {
 	w.found.Store(int64(nothing))
 	w.looks.Store(0)
@@ -64,7 +64,7 @@ func (w *watcher) late(t *testing.T, after time.Duration) (late time.Duration, l
 	return time.Since(at), looks
 }
 
-// TestLookInVain: a look without an answer is repeated, and gets more time each time.
+// TestLookInVain: a look without an answer is repeated, with more time at each attempt.
 func TestLookInVain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestLookInVain(t *testing.T) {
 	})
 }
 
-// TestPollsSeldom: a reader that gets hints looks every two fifths of a TTL, and finds a change
-// without a hint. From then on it does not rely on hints for a while.
+// TestPollsSeldom: a reader that gets hints looks every two fifths of a TTL, and so finds a change
+// without a hint. Afterwards, it does not rely on hints for a while.
 func TestPollsSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,8 +192,8 @@ func TestPollsByExpectation(t *testing.T) {
 	})
 }
 
-// TestGoesOn: a call that asks for what the last one reported waits immediately, and a change in
-// between wakes it. A call that asks for more looks first.
+// TestGoesOn: a call with the same query as the previous call waits immediately, and a change
+// between the two calls wakes it. A call that requests more data looks first.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	changed := make(chan struct{})

@@ -13,8 +13,8 @@ type preparer interface {
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
-// Prepared holds statements prepared once on a connection or a pool. It is safe for concurrent
-// use.
+// Prepared is a set of statements, each prepared once on a connection or a pool. It is safe for
+// concurrent use.
 type Prepared struct {
 	on    preparer
 	stmts *Statements
@@ -23,7 +23,8 @@ type Prepared struct {
 	ready [statementCount]*sql.Stmt
 }
 
-// Prepare returns the statements. Each is prepared on a *sql.DB or *sql.Conn at its first use.
+// Prepare returns the statements. Each statement is prepared on a *sql.DB or *sql.Conn when it is
+// first used.
 func Prepare(on preparer, stmts *Statements) *Prepared {
 	return &Prepared{on: on, stmts: stmts}
 }
@@ -55,12 +56,12 @@ func (p *Prepared) Close() error {
 	return errors.Join(errs...)
 }
 
-// NewTx returns a Tx that runs statements on the connection or pool that prepared them. If in is
-// not nil, it runs them in that transaction of the pool.
+// NewTx returns a Tx that runs statements on the connection or pool that prepared them or, with a
+// non-nil *sql.Tx of the pool, in that transaction.
 func NewTx(p *Prepared, in *sql.Tx) *Tx { return RunOn(preparedRunner{p, in}, p.stmts) }
 
-// preparedRunner is a Runner on database/sql, which cannot send several statements together. So it
-// runs each when it is queued.
+// preparedRunner is a Runner on database/sql. Because database/sql cannot send several statements
+// together, preparedRunner runs each statement as soon as it is queued.
 type preparedRunner struct {
 	p  *Prepared
 	in *sql.Tx

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// probe proves on a scratch row that the store honours conditional writes, and that it counts the
-// rows matched rather than the rows changed (P1).
+// probe uses a scratch row to check that the store honors conditional writes, and that the store
+// counts matched rows instead of changed rows (P1).
 func (b *Backend) probe(ctx context.Context) error {
 	id := rand.Text()
 	steps := []struct {

@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A transaction that is suspended between two statements keeps its locks. It must delay only its
-// own shards and session. So claims and evictions skip locked rows. They repeat this for as long as
-// an ordinary transaction takes, and then answer ErrRetry for rows that are still locked.
+// A transaction that is suspended between two statements keeps its locks, but must not delay other
+// shards or sessions. Therefore, claims and evictions skip locked rows. A claim or eviction retries
+// for the duration of an ordinary transaction, and then returns ErrRetry for rows that are still
+// locked.
 const (
 	lockTries = 40
 	lockPause = 2 * time.Millisecond
@@ -23,7 +24,7 @@ func errBusy(what, name string) error {
 	return fmt.Errorf("tenure: %s %q: %w: another transaction has its row locked", what, name, driver.ErrRetry)
 }
 
-// untilLocked calls lock until no row is left to lock, or the tries are used up.
+// untilLocked calls lock until no rows are left to lock, but at most lockTries times.
 func untilLocked(ctx context.Context, lock func() (left int, err error)) error {
 	var timer *time.Timer
 	for try := 1; ; try++ {
@@ -45,8 +46,8 @@ func untilLocked(ctx context.Context, lock func() (left int, err error)) error {
 	}
 }
 
-// readShards reads the shards' rows, and locks them as the statement does. It locks in order, so
-// that no two transactions wait for each other.
+// readShards reads the shards' rows, and locks them if the statement does. Rows are locked in
+// order, which prevents deadlocks.
 func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names []string) (map[driver.ShardID]record, error) {
 	records := make(map[driver.ShardID]record, len(names))
 	err := b.askShards(ctx, data, how, names, records)
@@ -74,8 +75,8 @@ func (b *Backend) askShards(ctx context.Context, data *Tx, how Statement, names 
 	})
 }
 
-// judge sets why the row cannot be used. No token above floor was granted. An invalid owner is
-// cleared.
+// judge sets the reason if the row is unusable, for example because its token is above floor and
+// thus was never granted. It also clears an invalid owner.
 func (r *record) judge(floor int64) {
 	if why := checkOwner(r.owner, r.granted, floor); why != "" {
 		r.owner, r.why = driver.Owner{}, cmp.Or(r.why, why)
@@ -110,8 +111,8 @@ func join[K comparable, V any](to, from map[K]V, err error) error {
 	return err
 }
 
-// readRest reads, without locks, the rows that were not locked. Missing rows stay missing while the
-// namespace's row is locked.
+// readRest reads the remaining rows without locking them. While the namespace's row is locked,
+// missing rows stay missing.
 func (b *Backend) readRest(ctx context.Context, data *Tx, names []string, locked map[driver.ShardID]record) (map[driver.ShardID]record, error) {
 	if len(locked) == len(names) {
 		return nil, nil
@@ -125,8 +126,8 @@ func (b *Backend) readRest(ctx context.Context, data *Tx, names []string, locked
 	return b.readShards(ctx, data, shardsRead, rest)
 }
 
-// lockMembers locks members to be removed. It returns their versions, and the members that another
-// transaction keeps locked.
+// lockMembers locks members for removal. It returns their versions, and the members that another
+// transaction has locked.
 func (b *Backend) lockMembers(ctx context.Context, roster *Tx, of []driver.Beat) (versions map[driver.SessionID]driver.Version, busy map[driver.SessionID]bool, err error) {
 	versions = make(map[driver.SessionID]driver.Version, len(of))
 	rest := slices.Clone(of)
@@ -152,7 +153,7 @@ func namesOf[T any, S ~string](items []T, name func(T) S) []S {
 	return names
 }
 
-// lockMember locks one member to be removed and reports whether it exists.
+// lockMember locks one member for removal, and reports whether the member exists.
 func (b *Backend) lockMember(ctx context.Context, roster *Tx, id driver.SessionID) (bool, error) {
 	versions, busy, err := b.lockMembers(ctx, roster, []driver.Beat{{Session: id}})
 	if err == nil && busy[id] {
@@ -161,7 +162,7 @@ func (b *Backend) lockMember(ctx context.Context, roster *Tx, id driver.SessionI
 	return len(versions) > 0, err
 }
 
-// lockState locks a member to be updated, and returns it.
+// lockState locks a member for an update, and returns the member.
 func (b *Backend) lockState(ctx context.Context, roster *Tx, id driver.SessionID) (m driver.Member, err error) {
 	found, busy, why := false, false, ""
 	err = untilLocked(ctx, func() (int, error) {

@@ -46,8 +46,8 @@ func TestCompile(t *testing.T) {
 	if got := s.compiled[itemsPut]; got.rows != 1 || s.bind(itemsPut, []any{"ns", "s", "k", 1, "bytes"})[0] != "bytes" {
 		t.Errorf("a statement of columns is %+v", got)
 	}
-	// with returns the file with another text of a statement, or without the statement if text is
-	// empty.
+	// with returns the file with a different text of a statement, or without the statement if the
+	// text is empty.
 	with := func(name, text string) string {
 		head := "-- name: " + name + "\n"
 		before, after, _ := strings.Cut(file.String(), head)
@@ -100,7 +100,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// queued is a Runner that notes what is queued.
+// queued is a Runner that records the queued statements.
 type queued struct {
 	answer
 	statements []Statement
@@ -112,8 +112,8 @@ func (q *queued) Queue(_ context.Context, s Statement, args []any, _ func(Row) e
 	return nil
 }
 
-// TestRowsOfABatch: each form of a text gets all rows, and the statement for few rows or for one is
-// used if the rows fit.
+// TestRowsOfABatch: a statement of each form gets all rows. If the rows fit, the statement for few
+// rows or for one row is used.
 func TestRowsOfABatch(t *testing.T) {
 	t.Parallel()
 	const eachRows = 64
@@ -314,8 +314,8 @@ func (h *hinted) broadcast() {
 	h.hint = make(chan struct{})
 }
 
-// TestPollHints: hints without a change cost few looks, however many they are. A hint for a change
-// leads to a look immediately, or within the poll period.
+// TestPollHints: even many hints without a change cost few looks. A hint for a change leads to a
+// look immediately, or within the poll period.
 func TestPollHints(t *testing.T) {
 	t.Parallel()
 	const (

@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// Statement names one statement of a dialect's file.
+// Statement identifies a statement in a dialect's file.
 type Statement int
 
-// The statements of every dialect. The catalogue lists their parameters and describes their effect.
+// These constants identify the statements. The catalogue lists their parameters and effects.
 const (
 	namespaceInsert Statement = iota
 	namespaceRead
@@ -109,56 +109,58 @@ const (
 
 // catalogue lists each statement's name and parameters, in the order in which this package passes
 // them. A list parameter is one JSON array of strings, except where noted. A statement with columns
-// is for a batch of rows. A dialect's text takes the rows in one of three ways: see Compile.
+// processes a batch of rows. A dialect's text can receive the rows in one of three forms (see
+// Compile).
 var catalogue = [statementCount]struct {
 	name    string
 	params  []string
 	columns []string
 }{
 	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}, nil},
-	// Both return the identity, the base, the revision, the highest revision of a removed
-	// shard's row (R2), the recorded incarnation, and the current one. An incarnation is '' for
-	// a store without incarnations (I2).
+	// namespace_read and namespace_lock return the identity, the base, the revision, the highest
+	// revision of a removed shard's row (R2), the recorded incarnation, and the current
+	// incarnation. An incarnation is '' for a store without incarnations (I2).
 	namespaceRead:   {"namespace_read", []string{"namespace"}, nil},
 	namespaceLock:   {"namespace_lock", []string{"namespace"}, nil},
 	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}, nil},
 	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}, nil},
 	namespaceTrim:   {"namespace_trim", []string{"namespace", "trimmed"}, nil},
-	// The server's clock, in microseconds since 1970. This statement and the three that lift are
-	// optional. A store with an incarnation needs them (I2).
+	// clock_read returns the server's time, in microseconds since 1970. This statement and the
+	// three lift statements are optional, but a store with an incarnation needs them (I2).
 	clockRead:     {"clock_read", nil, nil},
 	namespaceLift: {"namespace_lift", []string{"namespace", "base", "revision", "incarnation"}, nil},
 	tailInsert:    {"tail_insert", []string{"namespace", "bucket"}, nil},
 	tailsRead:     {"tails_read", []string{"namespace"}, nil},
-	// Optional. Locks counters in the order of the rows, for a dialect whose tails_move does not.
+	// tails_lock is optional. It locks counters in the order of the rows, for a dialect whose
+	// tails_move does not keep this order.
 	tailsLock: {"tails_lock", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// Locks counters until the transaction ends, last of all rows and in the order of the rows.
-	// Raises each by the number of entries that logs_insert will add. Notes the last position that
-	// logs_trim will remove, if it is greater than the noted one.
+	// tails_move locks counters until the transaction ends, in the order of the rows and after all
+	// other rows. It raises each counter by the number of entries that logs_insert will add. It
+	// records the last position that logs_trim will remove, if that position is higher than the
+	// recorded one.
 	tailsMove: {"tails_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// Optional, as are head_write and log_insert: the same for a batch of one row, for databases
-	// that read rows from JSON slowly.
+	// tail_move, head_write and log_insert are optional. Each processes a batch of one row, for
+	// databases that are slow to read rows from JSON.
 	tailMove: {"tail_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// The five that read shards return the same columns. The first four lock the rows in the order
-	// of their names. The first is for a change of the owner and skips rows that another
-	// transaction has locked. The second is for a change of the owner and waits. The third is for a
-	// change of the head, and may allow fence_touch beside it. The fourth is for a change of the
-	// head and skips locked rows.
+	// The five statements that read shards return the same columns. All but shards_read lock the
+	// rows in the order of their names. To change an owner, shards_claim skips rows that another
+	// transaction has locked, and shards_lock waits for them. To change a head, shards_try skips
+	// such rows, and shards_hold waits for them and may allow a concurrent fence_touch.
 	shardsClaim: {"shards_claim", []string{"namespace", "shards"}, nil},
 	shardsLock:  {"shards_lock", []string{"namespace", "shards"}, nil},
 	shardsHold:  {"shards_hold", []string{"namespace", "shards"}, nil},
 	shardsTry:   {"shards_try", []string{"namespace", "shards"}, nil},
 	shardsRead:  {"shards_read", []string{"namespace", "shards"}, nil},
-	// Grants shards without a row, and shards with one. from is the token before the grant. For the
-	// second statement, -1 means the token of each row. note is prepended to the row's grants,
-	// which are cut at 200 bytes.
+	// shards_insert grants shards without a row, and shards_grant grants shards with a row. The
+	// parameter from is the token before the grant or, for shards_grant, -1 for the token in each
+	// row. The note is prepended to the row's grants, which are cut at 200 bytes.
 	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "from", "revision", "note"}, nil},
 	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "from", "revision", "note"}, nil},
 	shardsLift:    {"shards_lift", []string{"namespace", "token", "revision"}, nil},
 	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision", "note"}, nil},
-	// Returns the name, the token and the revision of free shards without a head, whose names are
-	// from low to below high. It leaves out the newest keep, and returns at most limit. It locks
-	// nothing. The other statement removes rows that are locked.
+	// locks_free returns the name, token and revision of free shards without a head, whose names
+	// are at least :low and below :high. It omits the newest :keep shards, returns at most :limit
+	// shards, and locks nothing. shards_delete removes rows that are already locked.
 	locksFree:    {"locks_free", []string{"namespace", "low", "high", "keep", "limit"}, nil},
 	shardsDelete: {"shards_delete", []string{"namespace", "shards"}, nil},
 	shardsAll:    {"shards_all", []string{"namespace"}, nil},
@@ -167,107 +169,113 @@ var catalogue = [statementCount]struct {
 	grantsRead:   {"grants_read", []string{"namespace", "shard"}, nil},
 	headRead:     {"head_read", []string{"namespace", "shard"}, nil},
 	headsAll:     {"heads_all", []string{"namespace"}, nil},
-	// The rows exist and are locked. Optional: the same for few rows, and for one. The statement
-	// for few may omit the number, which is the next one, and the token, which is the row's.
+	// The rows exist and are locked. The optional heads_few and head_write do the same for a few
+	// rows and for one row. The statement heads_few need not use the number and the token, because
+	// these are the next number and the row's token.
 	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headsFew:   {"heads_few", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headWrite:  {"head_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
-	// Returns the shard, the key and the version of each item that exists.
+	// items_versions returns the shard, the key and the version of each item that exists.
 	itemsVersions: {"items_versions", []string{"namespace"}, []string{"shard", "key"}},
 	itemsPut:      {"items_put", []string{"namespace"}, []string{"shard", "key", "version", "bytes"}},
 	itemsDelete:   {"items_delete", []string{"namespace"}, []string{"shard", "key"}},
-	// Both return the length of a value, in bytes, before the value.
+	// item_read and items_list return a value's length in bytes before the value.
 	itemRead: {"item_read", []string{"namespace", "shard", "key"}, nil},
-	// high is the first key after the range, or empty for no limit.
+	// The parameter high is the first key after the range, or empty if the range has no upper
+	// limit.
 	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit", "largest"}, nil},
-	// Adds commits, one row each, with the entries first to last of a shard. cuts is an array
-	// of the byte offsets at which the entries begin, followed by the end. back is the distance
-	// of the position from the one that tails_move set. Without a counter, the statement must
-	// fail.
+	// logs_insert adds one row for each commit, with a shard's entries from first to last. The
+	// parameter cuts is an array of the byte offsets at which the entries begin, followed by the
+	// end. The parameter back is the distance of the row's position from the position that
+	// tails_move set. If there is no counter, the statement must fail.
 	logsInsert: {"logs_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
 	logInsert:  {"log_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
-	// Optional: decides and writes one commit that only appends, and locks its row before it
-	// decides. It returns the namespace's floor, which must be at least seen, and the new seq
-	// and oldest of the head. If it writes nothing, it returns no rows.
+	// log_append is optional. It locks the shard's row, and then checks and writes a commit that
+	// only appends. It returns the namespace's floor, which must not be below seen, and the head's
+	// new seq and oldest. If the statement writes nothing, it returns no rows.
 	logAppend: {"log_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count",
 		"cuts", "payloads"}, nil},
-	// Optional: the same for commits of several shards. It locks the shards in the given order,
-	// each for at most patience (milliseconds). For each commit that it wrote, it returns the
-	// floor, the shard, seq and oldest. Lists are the driver's arrays. Those up to payloads
-	// have an element for each commit. counts holds its number of entries, places its bucket,
-	// and backs its distance from the counter's position. Buckets are in order. They rise by
-	// totals even if a commit is not written.
+	// logs_append is optional, and is like log_append for the commits of several shards. It locks
+	// the shards in the given order, and waits at most patience (milliseconds) for each lock. For
+	// each commit written, it returns the floor, the shard, seq and oldest. Lists are the driver's
+	// arrays. Each list up to payloads has one element per commit. The lists counts, places and
+	// backs contain the number of entries, the bucket, and the distance from the counter's
+	// position. The buckets are in order. Each bucket's counter rises by its total, even if some
+	// commits are not written.
 	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "patience", "shards", "sessions", "tokens", "numbers", "nonces",
 		"counts", "places", "backs", "cuts", "payloads", "buckets", "totals"}, nil},
-	// Both return the same columns: in order, the rows that have the entries, or positions,
-	// after to through. Rows may be left out at the end, so that the payloads of the rows
-	// before the last have fewer than bytes. A dialect that produces rows while they are read
-	// need not leave any out. The payloads' length in bytes precedes them.
+	// logs_read and logs_tail return the same columns, with the rows in order. The rows contain the
+	// entries, or positions, from :after to :through. The statement may stop after the row with
+	// which the payloads reach :bytes. A dialect that produces rows while they are read need not do
+	// so. The payloads' length in bytes precedes the payloads.
 	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through", "bytes"}, nil},
 	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through", "bytes"}, nil},
-	// Returns the shard, and the position of the last row that logs_trim removes. Without such
-	// a row, it returns nothing, or 0.
+	// logs_positions returns the shard, and the position of the last row that logs_trim removes. If
+	// there is no such row, it returns no row, or 0.
 	logsPositions: {"logs_positions", []string{"namespace"}, []string{"shard", "through"}},
-	// Removes the rows with no entry after through.
+	// logs_trim removes the rows that have no entry after through.
 	logsTrim: {"logs_trim", []string{"namespace"}, []string{"shard", "through"}},
-	// Returns a row if the lease is current, the namespace's floor is at least seen, and the
-	// incarnation is the recorded one. It keeps the lease current until the transaction ends.
+	// fence_touch returns a row if the lease is current, the floor is not below seen, and the
+	// incarnation matches the recorded incarnation. It keeps the lease current until the
+	// transaction ends.
 	fenceTouch: {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id", "seen"}, nil},
-	// This and members_change are optional. They run before fence_touch and members_hold on a
-	// server that certifies writes. Each changes the rows, so that no concurrent transaction that
-	// changes or removes them commits.
+	// fence_change and members_change are optional. On a server that certifies writes, they run
+	// before fence_touch and members_hold. Because these statements change the rows, no concurrent
+	// transaction that changes or removes the rows can commit.
 	fenceChange: {"fence_change", []string{"namespace", "shard", "session", "token"}, nil},
 	probeInsert: {"probe_insert", []string{"id"}, nil},
 	probeUpdate: {"probe_update", []string{"id", "version", "seen"}, nil},
 	probeDelete: {"probe_delete", []string{"id"}, nil},
-	// Optional: for a database that shows commits before they are durable. Both run outside any
-	// transaction. The first changes a row, and returns a row without changing it if it needs no
-	// change. The second inserts a missing row.
+	// barrier_write and barrier_insert are optional, for a database that shows commits before they
+	// are durable. They run outside any transaction. The first changes a row or, if no change is
+	// needed, only returns a row. The second inserts a missing row.
 	barrierWrite:  {"barrier_write", []string{"id"}, nil},
 	barrierInsert: {"barrier_insert", []string{"id"}, nil},
 	rosterInsert:  {"roster_insert", []string{"namespace", "store_id"}, nil},
-	// Both return the identity, the revision, and the incarnations as above.
+	// roster_read and roster_lock return the identity, the revision, and the two incarnations.
 	rosterRead:  {"roster_read", []string{"namespace"}, nil},
 	rosterLock:  {"roster_lock", []string{"namespace"}, nil},
 	rosterRaise: {"roster_raise", []string{"namespace", "revision"}, nil},
 	nodeRead:    {"node_read", []string{"namespace", "node"}, nil},
-	// Inserts or changes the row. Rows with names that begin with "!", which no label can have,
-	// belong to this package. The three statements below leave them out.
+	// node_write inserts or changes the row. No label can begin with "!". Rows with such names
+	// belong to this package, and nodes_all, nodes_idle and nodes_delete omit them.
 	nodeWrite: {"node_write", []string{"namespace", "node", "session"}, nil},
 	nodesAll:  {"nodes_all", []string{"namespace"}, nil},
-	// Returns at most limit labels whose session is no member, in the order of their names.
+	// nodes_idle returns at most :limit labels whose session is not a member, sorted by name.
 	nodesIdle:   {"nodes_idle", []string{"namespace", "limit"}, nil},
 	nodesDelete: {"nodes_delete", []string{"namespace", "nodes"}, nil},
 	memberNode:  {"member_node", []string{"namespace", "session"}, nil},
 	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta",
 		"draining", "updates", "supersede", "revision"}, nil},
-	// Both keep what they return from being removed until the transaction ends.
+	// Until the transaction ends, member_hold and members_hold prevent the removal of the rows that
+	// they return.
 	memberHold:    {"member_hold", []string{"namespace", "session"}, nil},
 	membersHold:   {"members_hold", []string{"namespace", "sessions"}, nil},
 	membersChange: {"members_change", []string{"namespace", "sessions"}, nil},
-	// Locks a member's row for an update, unless another transaction has locked it. Returns the
-	// columns of members_all.
+	// member_lock locks a member's row for an update, unless another transaction has locked the
+	// row. It returns the columns of members_all.
 	memberLock: {"member_lock", []string{"namespace", "session"}, nil},
 	memberUpdate: {"member_update", []string{"namespace", "session", "priority", "weight", "meta", "draining",
 		"updates", "revision"}, nil},
 	membersPresent: {"members_present", []string{"namespace", "sessions"}, nil},
-	// Locks members and their beats, except those that another transaction has locked. Returns
-	// sessions and versions.
+	// members_lock locks members and their beats, except rows that another transaction has locked.
+	// It returns sessions and versions.
 	membersLock:   {"members_lock", []string{"namespace", "sessions"}, nil},
 	membersAll:    {"members_all", []string{"namespace"}, nil},
 	membersSince:  {"members_since", []string{"namespace", "revision"}, nil},
 	membersDelete: {"members_delete", []string{"namespace", "sessions"}, nil},
 	beatInsert:    {"beat_insert", []string{"namespace", "session"}, nil},
-	// Both lock the row and return its version. The first skips a row that another transaction has
-	// locked. It is optional for a database whose locks never outlive a commit's flush.
+	// beat_try and beat_lock lock the row and return its version. If another transaction has locked
+	// the row, beat_try skips it. A database whose locks never outlive a commit's flush does not
+	// need beat_try.
 	beatTry:   {"beat_try", []string{"namespace", "session"}, nil},
 	beatLock:  {"beat_lock", []string{"namespace", "session"}, nil},
 	beatWrite: {"beat_write", []string{"namespace", "session", "version"}, nil},
 	beatsLift: {"beats_lift", []string{"namespace", "by"}, nil},
 	beatsRead: {"beats_read", []string{"namespace", "sessions"}, nil},
-	// Optional, for a server to which one statement is sent at a time. Combines namespaceRead,
-	// rosterRead without the incarnation, and beatsRead. Returns a row per session, or one row
-	// if there is no session.
+	// look_read is optional, for a server that receives only one statement at a time. It combines
+	// namespaceRead, rosterRead without the incarnation, and beatsRead. It returns one row for each
+	// session, or one row if there are no sessions.
 	lookRead:         {"look_read", []string{"namespace", "sessions"}, nil},
 	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}, nil},
 	departureRead:    {"departure_read", []string{"namespace", "session"}, nil},
@@ -276,8 +284,8 @@ var catalogue = [statementCount]struct {
 	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}, nil},
 }
 
-// Statements holds a dialect's statements, ready to be prepared. It is immutable except for
-// Certify, and safe for concurrent use.
+// Statements contains a dialect's statements, ready to be prepared. Only Certify changes them. They
+// are safe for concurrent use.
 type Statements struct {
 	compiled  [statementCount]compiled
 	prefix    string // prefix of the tables, with the name of a schema or database, if any
@@ -287,10 +295,10 @@ type Statements struct {
 type compiled struct {
 	text string
 	args []int // index of the parameter for each placeholder
-	rows int   // rows of a batch per execution; 0: all, as JSON
+	rows int   // a batch's rows per execution; 0: all, as JSON
 }
 
-// common are the statements that a dialect need not define.
+// common contains the statements that a dialect need not define.
 //
 //go:embed statements.sql
 var common string
@@ -298,18 +306,20 @@ var common string
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+(?: [a-z_]+)*)\s*$`)
 	parameter = regexp.MustCompile(`\beach\([0-9]+, :[a-z_]+\)|(^|[^:a-z_]):([a-z_]+)`)
-	// A statement for all rows of a batch contains the first, and one for n rows the second.
+	// A statement for all rows of a batch contains rowsParameter. A statement for n rows contains
+	// eachParameter.
 	rowsParameter = regexp.MustCompile(`(^|[^:a-z_]):rows\b`)
 	eachParameter = regexp.MustCompile(`\beach\(([0-9]+), :`)
-	// A prefix may follow the quoted name of a schema or database.
+	// The quoted name of a schema or database may precede a prefix.
 	bounded   = regexp.MustCompile("bounded\\(((?:[a-z]+\\.)?`?([a-z_]+)`?)\\)")
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
 )
 
-// tooWide stands for text that is too wide. It is no name and no JSON.
+// tooWide replaces text that is too wide. It is neither a name nor JSON.
 const tooWide = "!"
 
-// bound expands bounded(column), in which bytes that are too wide become NULL.
+// bound expands bounded(column), which replaces values that are too wide. Payloads and items become
+// NULL, and other text becomes tooWide.
 func bound(text string) (string, error) {
 	var unknown []error
 	text = bounded.ReplaceAllStringFunc(text, func(call string) string {
@@ -354,7 +364,7 @@ func (s Statement) lacks(param string) bool {
 	}
 }
 
-// parameters lists the parameters of a text, for an error.
+// parameters lists a statement's parameters for an error message.
 func (s Statement) parameters() string {
 	spec := catalogue[s]
 	list := ":" + strings.Join(spec.params, ", :")
@@ -365,23 +375,24 @@ func (s Statement) parameters() string {
 }
 
 // Compile reads a dialect's file. A section begins with "-- name: x" and has one statement with
-// :parameters. A section that begins with "-- name: x y" defines two equal statements. The
-// catalogue, in this package's statements.go, lists the statements, their parameters and their
-// effects. If the dialect lacks a statement, the one in this package's statements.sql is used. An
-// error names everything that is missing.
+// :parameters. A section that begins with "-- name: x y" defines two statements with the same text.
+// The catalogue in statements.go lists the statements, their parameters and their effects. If the
+// dialect lacks a statement, Compile uses the one in this package's statements.sql. The error lists
+// everything that is missing.
 //
-//   - placeholder returns the text of a statement's placeholder number i, which begins with 1. Each
-//     occurrence of a parameter gets a separate one, so "$n" does not repeat.
-//   - Names of tables and indexes begin with "tenure_", which the prefix replaces. The prefix may
-//     begin with the quoted name of a schema and a dot.
-//   - A statement for a batch of rows has one of three forms. With the parameter :rows, one
-//     JSON array of arrays with bytes in base64, it runs once. With the columns as parameters,
-//     it runs once for each row. With each(n, :column), which becomes n placeholders with ", "
-//     between, it runs once for n rows, and the last row fills up a smaller batch.
+//   - The placeholder function returns the text of a statement's i-th placeholder, counted from 1.
+//     Each occurrence of a parameter gets its own placeholder, so "$n" does not repeat.
+//   - Names of tables and indexes begin with "tenure_", which is replaced by the prefix. The prefix
+//     may begin with the quoted name of a schema and a dot.
+//   - A statement for a batch of rows has one of three forms. With the parameter :rows, one JSON
+//     array of arrays with bytes in base64, the statement runs once. With the columns as
+//     parameters, it runs once for each row. With each(n, :column), it runs once for n rows, and
+//     copies of the last row pad a smaller batch. The text each(n, :column) becomes n placeholders
+//     separated by ", ".
 //   - bounded(column) becomes "CASE WHEN octet_length(column) <= its width THEN column ... END", so
-//     that a value that is too wide never leaves the database. If a dialect's database has no
-//     octet_length, the dialect defines every statement with bounded, and replaces bounded before
-//     it calls Compile.
+//     that a value that is too wide never leaves the database. A dialect whose database has no
+//     octet_length defines every statement that uses bounded, and replaces bounded before it calls
+//     Compile.
 func Compile(file, prefix string, placeholder func(i int) string) (*Statements, error) {
 	if !qualified.MatchString(prefix) {
 		return nil, invalid("table prefix %.100q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", prefix)
@@ -487,9 +498,10 @@ func (s Statement) compile(text, prefix string, placeholder func(int) string) (c
 	return c, errors.Join(wrong...)
 }
 
-// Certify is for a server that certifies writes, where a lock on one node has no effect on
-// another. Decisions then also change the rows that rivals change. Certify replaces old with
-// text in all statements. It must be called before their first use.
+// Certify adapts the statements to a server that certifies writes, where a lock on one node has no
+// effect on another. On such a server, a decision must also change the rows that concurrent
+// transactions change. Certify also replaces old with text in all statements. Call it before the
+// statements are first used.
 func (s *Statements) Certify(old, text string) {
 	s.certified = true
 	for i := range s.compiled {
@@ -497,8 +509,7 @@ func (s *Statements) Certify(old, text string) {
 	}
 }
 
-// has reports whether the dialect defines an optional statement and the statement is to be
-// used.
+// The result reports whether the dialect defines an optional statement and the statement is in use.
 func (s *Statements) has(of Statement) bool {
 	return s.compiled[of].text != "" && (s.certified || of != fenceChange && of != membersChange)
 }
@@ -516,7 +527,8 @@ func (s *Statements) bind(of Statement, params []any) []any {
 	return args
 }
 
-// forRows returns the statement for a batch of n rows. A dialect may have one for fewer.
+// forRows returns the statement for a batch of n rows. A dialect may have a separate statement for
+// a few rows.
 func (s *Statements) forRows(of Statement, n int) Statement {
 	fits := func(fewer Statement) bool { return n <= s.compiled[fewer].rows }
 	switch {
@@ -532,7 +544,7 @@ func (s *Statements) forRows(of Statement, n int) Statement {
 	return of
 }
 
-// wakes returns the readers that wait for the statement's changes.
+// The result contains the readers that wait for the statement's changes.
 func (s Statement) wakes() Readers {
 	switch s {
 	case namespaceRaise, namespaceRebase, namespaceLift, rosterRaise:

@@ -1,5 +1,5 @@
--- The statements that are the same in every dialect. A dialect's file adds its own, and may have
--- one of these in its own words.
+-- The statements that are the same in every dialect. The file of a dialect adds other statements,
+-- and may replace a statement of this file.
 
 -- name: namespace_raise
 UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;

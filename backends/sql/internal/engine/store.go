@@ -2,29 +2,31 @@ package engine
 
 import "context"
 
-// Store runs the transactions of this package on one database product. All methods are safe for
+// Store runs this package's transactions on one database product. All methods are safe for
 // concurrent use.
 //
-// A Store may run a function again after a failure that certainly applied nothing. The function
-// uses only the context that it gets. If the function returns an error, the Store rolls back
-// the transaction and returns that error. It first classifies an error of the database (rule
-// E1). The error matches ErrRetry if the transaction was certainly not applied, and no sentinel
-// if the outcome is unknown. If the caller's context ends, the method returns promptly (X1),
-// with ErrRetry if the transaction had not begun, and otherwise with an unknown outcome.
+// After a failure that certainly applied nothing, a Store may run the function again. The function
+// must use only the context that it receives. If the function returns an error, the Store rolls
+// back the transaction and returns that error. The Store first classifies database errors (rule
+// E1). If the transaction was certainly not applied, the error matches ErrRetry. If the outcome is
+// unknown, the error matches no sentinel. If the caller's context ends, the method returns promptly
+// (X1). If the transaction had not begun, the method returns ErrRetry. Otherwise, the outcome is
+// unknown.
 type Store interface {
 	// WriteData runs fn in a write transaction on the data tables.
 	WriteData(ctx context.Context, fn func(ctx context.Context, data *Tx) error) error
 
-	// WriteRoster runs fn in a write transaction on the roster's tables. It does not wait for
-	// WriteData (E4).
+	// WriteRoster runs fn in a write transaction on the roster's tables. WriteRoster does not wait
+	// for WriteData (E4).
 	WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// WriteBeat is WriteRoster for a heartbeat. A crash that also ends all members may undo its
-	// writes.
+	// WriteBeat is like WriteRoster, but for a heartbeat. A crash that also ends all members may
+	// undo the writes of WriteBeat.
 	WriteBeat(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// WriteOwners runs fn in a write transaction on the data tables. Between the call of roster and
-	// the commit, the rows that fn reads in the roster do not change (A1). fn writes nothing there.
+	// WriteOwners runs fn in a write transaction on the data tables. From the call of roster until
+	// the commit, the roster rows that fn reads do not change (A1). The function must not write to
+	// the roster, except in a store with an incarnation (I2).
 	WriteOwners(ctx context.Context, fn func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error) error
 
 	// ReadData runs fn on one snapshot of the data tables.
@@ -33,30 +35,30 @@ type Store interface {
 	// ReadRoster runs fn on one snapshot of the roster's tables.
 	ReadRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// Read runs fn, which makes single reads outside any transaction. Each sees what was
-	// committed before it. Get, List and the looks of a poll use it. So does a barrier's write,
-	// which is a transaction by itself.
+	// Read runs fn, which makes single reads outside any transaction. Each read sees all earlier
+	// commits. Get, List and polling use Read. A barrier's write, which is a separate transaction,
+	// also uses Read.
 	Read(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
-	// Ping is Read for a single small read. It does not wait for other calls (E4).
+	// Ping is like Read, but for a single small read. Ping does not wait for other calls (E4).
 	Ping(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
-	// Check returns an error if the store is not the one that was opened, as far as it can find out
-	// without a query (I1).
+	// Check returns an error if the store is no longer the store that was opened (I1). Because
+	// Check sends no query, it may miss a change.
 	Check() error
 
-	// Classify wraps a database error, as Store describes. The error comes from a transaction
+	// Classify wraps a database error, as described for Store. The error occurred in a transaction
 	// that another library owns and rolls back.
 	Classify(err error) error
 
-	// Changed returns a channel that is closed at a hint that something changed for the given
-	// readers. For Watchers, the change is in another process. Hints are optional, because
-	// readers poll as well.
+	// Changed returns a channel that is closed when a hint reports a change for the given readers.
+	// Watchers get hints only for the changes of other processes. Because readers also poll, hints
+	// are optional.
 	Changed(of Readers) <-chan struct{}
 
-	// Hears reports whether hints arrive for the changes of other processes. A store that no longer
-	// hears finds out within Limits.IdlePollPeriod. It then reports false and sends a hint to all
-	// readers.
+	// Hears reports whether hints about other processes' changes arrive. If hints no longer arrive,
+	// a store notices within Limits.IdlePollPeriod. Hears then reports false, and the store sends a
+	// hint to all readers.
 	Hears() bool
 
 	// Close ends all blocked calls with ErrClosed, and leaves no goroutine or connection behind
@@ -64,11 +66,11 @@ type Store interface {
 	Close() error
 }
 
-// Readers are kinds of blocked calls. The entries of commits, thousands a second, wake no Observe
-// (O3).
+// Readers is a set of blocked calls, by kind. Because there may be thousands of commits a second,
+// their entries do not wake Observe (O3).
 type Readers uint8
 
-// The kinds, which can be combined.
+// The kinds of readers can be combined.
 const (
 	Observers Readers = 1 << iota
 	Tailers
@@ -76,5 +78,5 @@ const (
 	Watchers
 )
 
-// Everybody is the readers of all kinds.
+// Everybody contains the readers of all kinds.
 const Everybody = Observers | Tailers | Watchers

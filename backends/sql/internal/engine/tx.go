@@ -11,27 +11,29 @@ type Row interface {
 	Scan(dest ...any) error
 }
 
-// Runner runs statements on one connection, in a transaction or, for single reads, without one.
-// args are in the order of the statement's placeholders. One goroutine at a time uses a Runner.
+// Runner runs statements on one connection, in a transaction or, for single reads, without a
+// transaction. The arguments in args are in the order of the statement's placeholders. A Runner is
+// not safe for concurrent use.
 type Runner interface {
-	// Exec runs a statement and returns the number of rows it matched.
+	// Exec runs a statement and returns the number of rows that it matched.
 	Exec(ctx context.Context, s Statement, args []any) (int64, error)
 
-	// Query calls each for every row. If each returns ErrEnough, Query ends early.
+	// Query calls the callback for every row, and ends early if the callback returns ErrEnough.
 	Query(ctx context.Context, s Statement, args []any, each func(Row) error) error
 
-	// Queue is Query, or Exec if each is nil, for a statement whose result can wait. The statement
-	// runs, in order, with the next one that is not queued, with Flush, or with the commit.
+	// Queue queues a statement whose result can wait. With a callback, it is like Query, and
+	// otherwise like Exec. Queued statements run in order, either before the next unqueued
+	// statement, on Flush, or with the commit.
 	Queue(ctx context.Context, s Statement, args []any, each func(Row) error) error
 
 	// Flush runs the queued statements.
 	Flush(ctx context.Context) error
 }
 
-// ErrEnough ends Runner.Query early, without an error.
+// ErrEnough makes Runner.Query end early, without an error.
 var ErrEnough = errors.New("enough rows")
 
-// Tx runs statements by their parameters. Within a transaction, it is not safe for concurrent
+// Tx runs statements with their parameters. Within a transaction, a Tx is not safe for concurrent
 // use.
 type Tx struct {
 	on    Runner
@@ -42,28 +44,26 @@ type Tx struct {
 // RunOn returns a Tx that runs statements on a runner.
 func RunOn(on Runner, stmts *Statements) *Tx { return &Tx{on: on, stmts: stmts} }
 
-// Woke returns the readers that wait for the changes of the statements so far.
+// Woke returns the readers that are waiting for the changes made so far.
 func (t *Tx) Woke() Readers { return t.woke }
 
-// exec runs a statement and returns the number of rows it matched.
 func (t *Tx) exec(ctx context.Context, s Statement, params ...any) (int64, error) {
 	t.woke |= s.wakes()
 	return t.on.Exec(ctx, s, t.stmts.bind(s, params))
 }
 
-// write queues a statement without rows.
+// The queued statement returns no rows.
 func (t *Tx) write(ctx context.Context, s Statement, params ...any) error {
 	t.woke |= s.wakes()
 	return t.on.Queue(ctx, s, t.stmts.bind(s, params), nil)
 }
 
-// writeRows queues a statement without results for the rows of a batch, if there are any.
 func (t *Tx) writeRows(ctx context.Context, s Statement, rows [][]any, params ...any) error {
 	return t.queueRows(ctx, s, rows, nil, params...)
 }
 
-// queueRows queues a statement for the rows of a batch, if there are any. each gets the results
-// once the queue has run. It is nil for a statement without results.
+// queueRows queues a statement for a batch of rows, unless the batch is empty. The callback
+// receives the results when the queue runs, and is nil for a statement without results.
 func (t *Tx) queueRows(ctx context.Context, s Statement, rows [][]any, each func(Row) error, params ...any) error {
 	if len(rows) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (t *Tx) queueRows(ctx context.Context, s Statement, rows [][]any, each func
 	return nil
 }
 
-// queue queues a statement that returns the shards it moved.
+// If the queued statement returns a row, the readers that wait for its changes are woken.
 func (t *Tx) queue(ctx context.Context, s Statement, params []any, each func(Row) error) error {
 	return t.on.Queue(ctx, s, t.stmts.bind(s, params), func(r Row) error {
 		t.woke |= s.wakes()
@@ -94,8 +94,8 @@ func (t *Tx) queue(ctx context.Context, s Statement, params []any, each func(Row
 	})
 }
 
-// ask queues a statement that reads at most one row into dest. Once the queue has run, the
-// returned bool reports whether there was one.
+// ask queues a statement that reads at most one row into dest. After the queue has run, the
+// returned bool reports whether there was a row.
 func (t *Tx) ask(ctx context.Context, s Statement, params []any, dest ...any) (*bool, error) {
 	found := new(bool)
 	err := t.queue(ctx, s, params, func(r Row) error {
@@ -105,7 +105,6 @@ func (t *Tx) ask(ctx context.Context, s Statement, params []any, dest ...any) (*
 	return found, err
 }
 
-// row reads at most one row into dest and reports whether there was one.
 func (t *Tx) row(ctx context.Context, s Statement, params []any, dest ...any) (bool, error) {
 	found := false
 	err := t.rows(ctx, s, params, func(r Row) error {
@@ -115,10 +114,8 @@ func (t *Tx) row(ctx context.Context, s Statement, params []any, dest ...any) (b
 	return found, err
 }
 
-// rows calls each for every row.
 func (t *Tx) rows(ctx context.Context, s Statement, params []any, each func(Row) error) error {
 	return t.on.Query(ctx, s, t.stmts.bind(s, params), each)
 }
 
-// flush runs the queued statements.
 func (t *Tx) flush(ctx context.Context) error { return t.on.Flush(ctx) }

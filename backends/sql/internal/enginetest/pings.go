@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckPings takes all of a store's conns connections for reads, and pings the backend on that
-// store (rule E4).
+// CheckPings checks that a ping succeeds while other calls hold all of the store's read
+// connections, whose number is conns (rule E4).
 func CheckPings(t *testing.T, b driver.Backend, st engine.Store, conns int) {
 	t.Helper()
 	hold, release := context.WithCancel(t.Context())

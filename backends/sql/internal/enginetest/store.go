@@ -1,5 +1,5 @@
-// Package enginetest puts the faulty network of internal/proof/sqlfault before an engine.Store. It
-// is for tests.
+// Package enginetest provides tests with an engine.Store behind the faulty network of
+// internal/proof/sqlfault.
 package enginetest
 
 import (
@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// Store is a store behind a wire. It counts its calls, and is safe for concurrent use.
+// Store is an engine.Store behind a faulty network. It counts its calls, and is safe for concurrent
+// use.
 type Store struct {
 	engine.Store
 	Calls *sqlfault.Calls
@@ -18,25 +19,25 @@ type Store struct {
 
 var _ engine.Store = (*Store)(nil)
 
-// WriteData counts and passes on.
+// WriteData counts the call and passes it on.
 func (s *Store) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	s.Calls.Writes.Add(1)
 	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteData(ctx, fn) })
 }
 
-// WriteRoster counts and passes on.
+// WriteRoster counts the call and passes it on.
 func (s *Store) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	s.Calls.Writes.Add(1)
 	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteRoster(ctx, fn) })
 }
 
-// WriteBeat counts and passes on.
+// WriteBeat counts the call and passes it on.
 func (s *Store) WriteBeat(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	s.Calls.Writes.Add(1)
 	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteBeat(ctx, fn) })
 }
 
-// WriteOwners counts and passes on.
+// WriteOwners counts the call and passes it on.
 func (s *Store) WriteOwners(
 	ctx context.Context, fn func(context.Context, *engine.Tx, func() (*engine.Tx, error)) error,
 ) error {
@@ -44,25 +45,25 @@ func (s *Store) WriteOwners(
 	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteOwners(ctx, fn) })
 }
 
-// ReadData counts and passes on.
+// ReadData counts the call and passes it on.
 func (s *Store) ReadData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	s.Calls.Reads.Add(1)
 	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.ReadData(ctx, fn) })
 }
 
-// ReadRoster counts and passes on.
+// ReadRoster counts the call and passes it on.
 func (s *Store) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	s.Calls.Reads.Add(1)
 	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.ReadRoster(ctx, fn) })
 }
 
-// Read counts and passes on.
+// Read counts the call and passes it on.
 func (s *Store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
 	s.Calls.Reads.Add(1)
 	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.Read(ctx, fn) })
 }
 
-// Ping counts and passes on.
+// Ping counts the call and passes it on.
 func (s *Store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
 	s.Calls.Reads.Add(1)
 	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.Ping(ctx, fn) })

@@ -1,20 +1,21 @@
--- The checks say what a row may hold: no name, number or value is ever beyond. They have no names,
--- which MySQL would want to be unique in the database.
+-- The checks state the limits of a row, which no valid name, number or value exceeds. The checks
+-- have no names, because MySQL requires names that are unique in the database.
 --
--- Statistics of these tables are kept in memory. On disk InnoDB renews them whenever a tenth of a
--- table has changed, which a heartbeat does to a table of few rows, and holds its dictionary's lock
--- for a flush of each table meanwhile, which heartbeats wait for.
+-- InnoDB keeps the statistics of these tables in memory. It would renew statistics on disk whenever
+-- a tenth of a table has changed, and a heartbeat changes a tenth of a small table. During a
+-- renewal, InnoDB would hold its dictionary's lock for a flush of each table, and heartbeats would
+-- wait for that lock.
 
--- The version of these tables. One row.
+-- The version of these tables. The table has one row.
 CREATE TABLE IF NOT EXISTS tenure_schema (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 INSERT INTO tenure_schema (id, version) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = id;
 
--- One row per namespace, never deleted. A token is base + revision; the revision
--- is raised once per batch of ownership changes. trimmed is the highest revision of a
--- row that was removed from tenure_shards.
+-- One row per namespace, which is never deleted. A token is base + revision. Each batch of
+-- ownership changes raises the revision once. trimmed is the highest revision of a row that was
+-- removed from tenure_shards.
 CREATE TABLE IF NOT EXISTS tenure_namespaces (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     store_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -27,9 +28,10 @@ CREATE TABLE IF NOT EXISTS tenure_namespaces (
         base >= 0 AND revision >= 0 AND trimmed >= 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- One row per shard, deleted only if it is a free lock without commits: who owns it, under which token, and the head
--- of its commits and its log. session is '' when nobody holds it, and token stays
--- that of the last lease. A session that has no row in tenure_members is dead.
+-- One row per shard, with the owner, the owner's token, and the head of the shard's commits and
+-- log. A row is deleted only if the shard is a free lock without commits. If no session holds the
+-- shard, session is '' and token is the token of the last lease. A session without a row in
+-- tenure_members is dead.
 CREATE TABLE IF NOT EXISTS tenure_shards (
     namespace    VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     shard        VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -51,8 +53,8 @@ CREATE TABLE IF NOT EXISTS tenure_shards (
         octet_length(grants) <= 200 AND token > 0 AND granted_from >= 0 AND revision >= 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- Keys and values written under leases. version is the number of the shard's
--- commit that wrote the value.
+-- Keys and values that were written under leases. version is the number of the shard's commit that
+-- wrote the value.
 CREATE TABLE IF NOT EXISTS tenure_items (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     shard     VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -65,10 +67,10 @@ CREATE TABLE IF NOT EXISTS tenure_items (
         octet_length(value) <= 1048576 AND version > 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- The decision logs: one row per commit that appended, with all its entries, whose
--- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
--- position orders the entries of all shards of a bucket as they were committed, and
--- is that of the last entry here. tenure_entries shows the entries one by one.
+-- The decision logs, with one row for each commit that appended entries. The row contains all
+-- entries of the commit, with the numbers first_seq to last_seq. In each shard, the numbers count
+-- from 1 without gaps. position orders the entries of all shards of a bucket in the order of their
+-- commits. A row has the position of its last entry. The view tenure_entries shows each entry.
 CREATE TABLE IF NOT EXISTS tenure_logs (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     shard     VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -88,14 +90,14 @@ CREATE TABLE IF NOT EXISTS tenure_logs (
         number > 0 AND bucket >= 0 AND position > 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- One row per entry, for people.
+-- One row per entry, for human readers.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tenure_entries AS
 SELECT a.namespace, a.shard, a.first_seq - 1 + c.i AS seq, a.token, a.number,
        SUBSTRING(a.payloads, c.start + 1, JSON_EXTRACT(a.cuts, CONCAT('$[', c.i, ']')) - c.start) AS payload
 FROM tenure_logs AS a
 JOIN JSON_TABLE(a.cuts, '$[*]' COLUMNS (i FOR ORDINALITY, start INT PATH '$')) AS c ON c.i <= a.last_seq - a.first_seq + 1;
 
--- The counters behind position. trimmed is the highest position removed.
+-- The counters from which positions are taken. trimmed is the highest position that was removed.
 CREATE TABLE IF NOT EXISTS tenure_tails (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     bucket    INT NOT NULL,
@@ -107,8 +109,8 @@ CREATE TABLE IF NOT EXISTS tenure_tails (
         (trimmed BETWEEN 0 AND position))
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- Scratch rows by which opening proves that conditions are honoured, and at most 64 that
--- are written before what was just read is handed out.
+-- Scratch rows with which Open checks that the database honors conditions, and at most 64 rows for
+-- barriers. The backend writes a barrier's row before it returns data that it has just read.
 CREATE TABLE IF NOT EXISTS tenure_probes (
     id      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     version BIGINT NOT NULL,
@@ -116,8 +118,8 @@ CREATE TABLE IF NOT EXISTS tenure_probes (
         octet_length(id) <= 64 AND version > 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- One row per namespace: a copy of its identity, and a revision that is raised
--- whenever a member joins or goes.
+-- One row per namespace, with a copy of the namespace's identity, and a revision that rises
+-- whenever a member joins or leaves.
 CREATE TABLE IF NOT EXISTS tenure_rosters (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     store_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -126,7 +128,8 @@ CREATE TABLE IF NOT EXISTS tenure_rosters (
         octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND revision >= 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- The session that joined last under each node label. Removed when many have no member.
+-- The session that joined last under each node label. If many labels have no member, some of their
+-- rows are removed.
 CREATE TABLE IF NOT EXISTS tenure_nodes (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     node      VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -136,7 +139,7 @@ CREATE TABLE IF NOT EXISTS tenure_nodes (
         octet_length(namespace) <= 1040 AND octet_length(node) <= 128 AND octet_length(session) <= 64)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- The members that are alive: a session without a row here is dead for ever.
+-- The live members. A session without a row in this table is permanently dead.
 CREATE TABLE IF NOT EXISTS tenure_members (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -157,8 +160,8 @@ CREATE TABLE IF NOT EXISTS tenure_members (
         octet_length(meta) <= 16384 AND ttl_ns > 0 AND weight >= 0 AND revision >= 0 AND updates >= 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- A counter per member, which its heartbeats raise. Narrow, and without an index
--- on the counter.
+-- One counter per member, which the member's heartbeats raise. The table is narrow, and has no
+-- index on the counter.
 CREATE TABLE IF NOT EXISTS tenure_beats (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -168,7 +171,7 @@ CREATE TABLE IF NOT EXISTS tenure_beats (
         octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND version > 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
--- The sessions that ended lately.
+-- The sessions that ended recently.
 CREATE TABLE IF NOT EXISTS tenure_departures (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -1,29 +1,30 @@
--- The bounds say what a row may hold: no name, number or value is ever beyond.
+-- The checks state the limits of a row, which no valid name, number or value exceeds.
 
--- The version of these tables. One row.
+-- The version of these tables. The table has one row.
 CREATE TABLE tenure_schema (version integer NOT NULL);
 INSERT INTO tenure_schema (version) VALUES (0);
 
--- One row per namespace, never deleted. A token is base + revision; the revision
--- is raised once per batch of ownership changes. trimmed is the highest revision of a
--- row that was removed from tenure_shards.
+-- One row per namespace, which is never deleted. A token is base + revision. Each batch of
+-- ownership changes raises the revision once. trimmed is the highest revision of a row that was
+-- removed from tenure_shards.
 CREATE TABLE tenure_namespaces (
     namespace text   COLLATE "C" NOT NULL PRIMARY KEY,
     store_id  text   COLLATE "C" NOT NULL,
     base      bigint NOT NULL DEFAULT 0,
     revision  bigint NOT NULL DEFAULT 0,
     trimmed   bigint NOT NULL DEFAULT 0,
-    -- The server's history under which the namespace was used last: its system identifier
-    -- and timeline.
+    -- The history of the server under which the namespace was last used. The value consists of the
+    -- server's system identifier and timeline.
     incarnation text COLLATE "C" NOT NULL DEFAULT '',
     CONSTRAINT namespaces_bounds CHECK (
         octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND octet_length(incarnation) <= 64 AND
         base >= 0 AND revision >= 0 AND trimmed >= 0)
 ) WITH (fillfactor = 50);
 
--- One row per shard, deleted only if it is a free lock without commits: who owns it, under which token, and the head
--- of its commits and its log. session is '' when nobody holds it, and token stays
--- that of the last lease. A session that has no row in tenure_members is dead.
+-- One row per shard, with the owner, the owner's token, and the head of the shard's commits and
+-- log. A row is deleted only if the shard is a free lock without commits. If no session holds the
+-- shard, session is '' and token is the token of the last lease. A session without a row in
+-- tenure_members is dead.
 CREATE TABLE tenure_shards (
     namespace    text   COLLATE "C" NOT NULL,
     shard        text   COLLATE "C" NOT NULL,
@@ -44,8 +45,8 @@ CREATE TABLE tenure_shards (
 ) WITH (fillfactor = 70);
 CREATE INDEX ON tenure_shards (namespace, revision);
 
--- Keys and values written under leases. version is the number of the shard's
--- commit that wrote the value.
+-- Keys and values that were written under leases. version is the number of the shard's commit that
+-- wrote the value.
 CREATE TABLE tenure_items (
     namespace text   COLLATE "C" NOT NULL,
     shard     text   COLLATE "C" NOT NULL,
@@ -58,10 +59,10 @@ CREATE TABLE tenure_items (
         octet_length(value) <= 1048576 AND version > 0)
 );
 
--- The decision logs: one row per commit that appended, with all its entries, whose
--- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
--- position orders the entries of all shards of a bucket as they were committed, and
--- is that of the last entry here. tenure_entries shows the entries one by one.
+-- The decision logs, with one row for each commit that appended entries. The row contains all
+-- entries of the commit, with the numbers first_seq to last_seq. In each shard, the numbers count
+-- from 1 without gaps. position orders the entries of all shards of a bucket in the order of their
+-- commits. A row has the position of its last entry. The view tenure_entries shows each entry.
 CREATE TABLE tenure_logs (
     namespace text    COLLATE "C" NOT NULL,
     shard     text    COLLATE "C" NOT NULL,
@@ -80,10 +81,10 @@ CREATE TABLE tenure_logs (
         octet_length(payloads) <= 1048576 AND first_seq > 0 AND last_seq >= first_seq AND token > 0 AND
         number > 0 AND bucket >= 0 AND position > 0)
 );
--- Compressing them would take longer than writing them.
+-- Compressing the payloads would take longer than writing them.
 ALTER TABLE tenure_logs ALTER COLUMN payloads SET STORAGE EXTERNAL;
 
--- One row per entry, for people.
+-- One row per entry, for human readers.
 CREATE VIEW tenure_entries AS
 SELECT a.namespace, a.shard, a.first_seq - 1 + c.i AS seq, a.token, a.number,
        substring(a.payloads FROM c.start + 1 FOR c.stop - c.start) AS payload
@@ -92,7 +93,7 @@ FROM tenure_logs AS a CROSS JOIN LATERAL (
   FROM jsonb_array_elements_text(a.cuts::jsonb) WITH ORDINALITY AS e (cut, i)) AS c
 WHERE c.stop IS NOT NULL;
 
--- The counters behind position. trimmed is the highest position removed.
+-- The counters from which positions are taken. trimmed is the highest position that was removed.
 CREATE TABLE tenure_tails (
     namespace text    COLLATE "C" NOT NULL,
     bucket    integer NOT NULL,
@@ -104,7 +105,7 @@ CREATE TABLE tenure_tails (
         (trimmed BETWEEN 0 AND position))
 ) WITH (fillfactor = 50);
 
--- Scratch rows by which opening proves that conditions are honoured.
+-- Scratch rows with which Open checks that the database honors conditions.
 CREATE TABLE tenure_probes (
     id      text   COLLATE "C" NOT NULL PRIMARY KEY,
     version bigint NOT NULL,
@@ -112,8 +113,8 @@ CREATE TABLE tenure_probes (
         octet_length(id) <= 64 AND version > 0)
 );
 
--- One row per namespace: a copy of its identity, and a revision that is raised
--- whenever a member joins or goes.
+-- One row per namespace, with a copy of the namespace's identity, and a revision that rises
+-- whenever a member joins or leaves.
 CREATE TABLE tenure_rosters (
     namespace text   COLLATE "C" NOT NULL PRIMARY KEY,
     store_id  text   COLLATE "C" NOT NULL,
@@ -122,7 +123,8 @@ CREATE TABLE tenure_rosters (
         octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND revision >= 0)
 ) WITH (fillfactor = 50);
 
--- The session that joined last under each node label. Removed when many have no member.
+-- The session that joined last under each node label. If many labels have no member, some of their
+-- rows are removed.
 CREATE TABLE tenure_nodes (
     namespace text COLLATE "C" NOT NULL,
     node      text COLLATE "C" NOT NULL,
@@ -132,7 +134,7 @@ CREATE TABLE tenure_nodes (
         octet_length(namespace) <= 1040 AND octet_length(node) <= 128 AND octet_length(session) <= 64)
 );
 
--- The members that are alive: a session without a row here is dead for ever.
+-- The live members. A session without a row in this table is permanently dead.
 CREATE TABLE tenure_members (
     namespace text    COLLATE "C" NOT NULL,
     session   text    COLLATE "C" NOT NULL,
@@ -152,8 +154,9 @@ CREATE TABLE tenure_members (
 );
 CREATE INDEX ON tenure_members (namespace, revision);
 
--- A counter per member, which its heartbeats raise. Narrow, half filled and
--- without an index on the counter, so that a heartbeat changes its page only (HOT).
+-- One counter per member, which the member's heartbeats raise. The table is narrow, its pages are
+-- half filled, and it has no index on the counter. Therefore, a heartbeat changes only one page
+-- (HOT).
 CREATE TABLE tenure_beats (
     namespace text   COLLATE "C" NOT NULL,
     session   text   COLLATE "C" NOT NULL,
@@ -163,7 +166,7 @@ CREATE TABLE tenure_beats (
         octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND version > 0)
 ) WITH (fillfactor = 50);
 
--- The sessions that ended lately.
+-- The sessions that ended recently.
 CREATE TABLE tenure_departures (
     namespace text   COLLATE "C" NOT NULL,
     session   text   COLLATE "C" NOT NULL,
@@ -174,12 +177,12 @@ CREATE TABLE tenure_departures (
 );
 CREATE INDEX ON tenure_departures (namespace, revision);
 
--- What tokens are made of never falls, whoever writes it (A2). The condition is looked
--- at where an UPDATE names the column, which commits do not; AFTER, so that the row is
--- not locked once more.
+-- The numbers from which tokens are derived never decrease, regardless of the writer (A2). The
+-- server checks the condition only if an UPDATE names the column, and commits do not name these
+-- columns. The trigger runs AFTER the UPDATE, so that the row is not locked a second time.
 CREATE FUNCTION tenure_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  -- Who may drop the trigger may remove a namespace.
+  -- A role that may drop the trigger may also remove a namespace.
   IF TG_OP = 'DELETE' AND pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'MEMBER') THEN
     RETURN OLD;
   END IF;
@@ -190,6 +193,6 @@ CREATE TRIGGER falls AFTER UPDATE OF base, revision ON tenure_namespaces FOR EAC
   WHEN (NEW.base < OLD.base OR NEW.revision < OLD.revision) EXECUTE FUNCTION tenure_refuse();
 CREATE TRIGGER falls AFTER UPDATE OF token ON tenure_shards FOR EACH ROW
   WHEN (NEW.token < OLD.token) EXECUTE FUNCTION tenure_refuse();
--- With its row a shard would lose its token and its head.
+-- Without its row, a shard would lose its token and its head.
 CREATE TRIGGER goes BEFORE DELETE ON tenure_shards FOR EACH ROW
   WHEN (OLD.session <> '' OR OLD.number <> 0 OR NOT starts_with(OLD.shard, '_lock.')) EXECUTE FUNCTION tenure_refuse();

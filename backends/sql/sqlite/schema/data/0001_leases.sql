@@ -1,13 +1,14 @@
--- The bounds say what a row may hold: no name, number or value is ever beyond. (Releases of
--- SQLite before 3.43, with which people look at such files, do not know octet_length.)
+-- The checks state the limits of a row, which no valid name, number or value exceeds. The checks do
+-- not use octet_length, because people also open such files with releases of SQLite before 3.43,
+-- which lack this function.
 
--- The version of these tables. One row.
+-- The version of these tables. The table has one row.
 CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;
 INSERT INTO tenure_schema (version) VALUES (0);
 
--- One row per namespace, never deleted. A token is base + revision; the revision
--- is raised once per batch of ownership changes. trimmed is the highest revision of a
--- row that was removed from tenure_shards.
+-- One row per namespace, which is never deleted. A token is base + revision. Each batch of
+-- ownership changes raises the revision once. trimmed is the highest revision of a row that was
+-- removed from tenure_shards.
 CREATE TABLE tenure_namespaces (
     namespace TEXT    NOT NULL PRIMARY KEY,
     store_id  TEXT    NOT NULL,
@@ -19,9 +20,10 @@ CREATE TABLE tenure_namespaces (
         revision >= 0 AND trimmed >= 0)
 ) STRICT, WITHOUT ROWID;
 
--- One row per shard, deleted only if it is a free lock without commits: who owns it, under which token, and the head
--- of its commits and its log. session is '' when nobody holds it, and token stays
--- that of the last lease. A session that has no row in tenure_members is dead.
+-- One row per shard, with the owner, the owner's token, and the head of the shard's commits and
+-- log. A row is deleted only if the shard is a free lock without commits. If no session holds the
+-- shard, session is '' and token is the token of the last lease. A session without a row in
+-- tenure_members is dead.
 CREATE TABLE tenure_shards (
     namespace    TEXT    NOT NULL,
     shard        TEXT    NOT NULL,
@@ -43,8 +45,8 @@ CREATE TABLE tenure_shards (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tenure_shards_revision ON tenure_shards (namespace, revision);
 
--- Keys and values written under leases. version is the number of the shard's
--- commit that wrote the value.
+-- Keys and values that were written under leases. version is the number of the shard's commit that
+-- wrote the value.
 CREATE TABLE tenure_items (
     namespace TEXT    NOT NULL,
     shard     TEXT    NOT NULL,
@@ -57,10 +59,10 @@ CREATE TABLE tenure_items (
         length(CAST(key AS BLOB)) <= 512 AND length(value) <= 1048576 AND version > 0)
 ) STRICT;
 
--- The decision logs: one row per commit that appended, with all its entries, whose
--- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
--- position orders the entries of all shards of a bucket as they were committed, and
--- is that of the last entry here. tenure_entries shows the entries one by one.
+-- The decision logs, with one row for each commit that appended entries. The row contains all
+-- entries of the commit, with the numbers first_seq to last_seq. In each shard, the numbers count
+-- from 1 without gaps. position orders the entries of all shards of a bucket in the order of their
+-- commits. A row has the position of its last entry. The view tenure_entries shows each entry.
 CREATE TABLE tenure_logs (
     namespace TEXT    NOT NULL,
     shard     TEXT    NOT NULL,
@@ -80,13 +82,13 @@ CREATE TABLE tenure_logs (
 ) STRICT;
 CREATE UNIQUE INDEX tenure_logs_position ON tenure_logs (namespace, bucket, position);
 
--- One row per entry, for people.
+-- One row per entry, for human readers.
 CREATE VIEW tenure_entries AS
 SELECT a.namespace, a.shard, a.first_seq + c.key AS seq, a.token, a.number,
        coalesce(substr(a.payloads, c.value + 1, (a.cuts ->> (c.key + 1)) - c.value), x'') AS payload
 FROM tenure_logs AS a JOIN json_each(a.cuts) AS c ON c.key <= a.last_seq - a.first_seq;
 
--- The counters behind position. trimmed is the highest position removed.
+-- The counters from which positions are taken. trimmed is the highest position that was removed.
 CREATE TABLE tenure_tails (
     namespace TEXT    NOT NULL,
     bucket    INTEGER NOT NULL,
@@ -98,7 +100,7 @@ CREATE TABLE tenure_tails (
         (trimmed BETWEEN 0 AND position))
 ) STRICT, WITHOUT ROWID;
 
--- Scratch rows by which opening proves that conditions are honoured.
+-- Scratch rows with which Open checks that the database honors conditions.
 CREATE TABLE tenure_probes (
     id      TEXT    NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL,
@@ -106,7 +108,8 @@ CREATE TABLE tenure_probes (
         length(CAST(id AS BLOB)) <= 64 AND version > 0)
 ) STRICT, WITHOUT ROWID;
 
--- How many transactions changed this file, but for heartbeats. The file beside this one with
--- the name of this table at its end has the number as well, so that a lost -wal file is noticed. One row.
+-- The number of transactions that changed this file, not counting heartbeats. A second file, whose
+-- name ends in the name of this table, also contains the number, so that Tenure notices a lost -wal
+-- file. The table has one row.
 CREATE TABLE tenure_transactions (number INTEGER NOT NULL CHECK (number >= 0)) STRICT;
 INSERT INTO tenure_transactions (number) VALUES (0);

@@ -1,12 +1,13 @@
--- The bounds say what a row may hold: no name, number or value is ever beyond. (Releases of
--- SQLite before 3.43, with which people look at such files, do not know octet_length.)
+-- The checks state the limits of a row, which no valid name, number or value exceeds. The checks do
+-- not use octet_length, because people also open such files with releases of SQLite before 3.43,
+-- which lack this function.
 
--- The version of these tables. One row.
+-- The version of these tables. The table has one row.
 CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;
 INSERT INTO tenure_schema (version) VALUES (0);
 
--- One row per namespace: a copy of its identity, and a revision that is raised
--- whenever a member joins or goes.
+-- One row per namespace, with a copy of the namespace's identity, and a revision that rises
+-- whenever a member joins or leaves.
 CREATE TABLE tenure_rosters (
     namespace TEXT    NOT NULL PRIMARY KEY,
     store_id  TEXT    NOT NULL,
@@ -15,7 +16,8 @@ CREATE TABLE tenure_rosters (
         length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(store_id AS BLOB)) <= 64 AND revision >= 0)
 ) STRICT, WITHOUT ROWID;
 
--- The session that joined last under each node label. Removed when many have no member.
+-- The session that joined last under each node label. If many labels have no member, some of their
+-- rows are removed.
 CREATE TABLE tenure_nodes (
     namespace TEXT NOT NULL,
     node      TEXT NOT NULL,
@@ -26,7 +28,7 @@ CREATE TABLE tenure_nodes (
         length(CAST(session AS BLOB)) <= 64)
 ) STRICT, WITHOUT ROWID;
 
--- The members that are alive: a session without a row here is dead for ever.
+-- The live members. A session without a row in this table is permanently dead.
 CREATE TABLE tenure_members (
     namespace TEXT    NOT NULL,
     session   TEXT    NOT NULL,
@@ -47,7 +49,7 @@ CREATE TABLE tenure_members (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tenure_members_revision ON tenure_members (namespace, revision);
 
--- A counter per member, which its heartbeats raise.
+-- One counter per member, which the member's heartbeats raise.
 CREATE TABLE tenure_beats (
     namespace TEXT    NOT NULL,
     session   TEXT    NOT NULL,
@@ -57,7 +59,7 @@ CREATE TABLE tenure_beats (
         length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(session AS BLOB)) <= 64 AND version > 0)
 ) STRICT, WITHOUT ROWID;
 
--- The sessions that ended lately.
+-- The sessions that ended recently.
 CREATE TABLE tenure_departures (
     namespace TEXT    NOT NULL,
     session   TEXT    NOT NULL,
@@ -68,7 +70,8 @@ CREATE TABLE tenure_departures (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tenure_departures_revision ON tenure_departures (namespace, revision);
 
--- How many transactions changed this file, but for heartbeats. The file beside this one with
--- the name of this table at its end has the number as well, so that a lost -wal file is noticed. One row.
+-- The number of transactions that changed this file, not counting heartbeats. A second file, whose
+-- name ends in the name of this table, also contains the number, so that Tenure notices a lost -wal
+-- file. The table has one row.
 CREATE TABLE tenure_transactions (number INTEGER NOT NULL CHECK (number >= 0)) STRICT;
 INSERT INTO tenure_transactions (number) VALUES (0);
