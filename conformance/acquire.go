@@ -8,34 +8,34 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func acquireCases() []Case {
+func acquireCases() []testCase {
 	const area = "Acquire"
-	return []Case{
-		{Area: area, Property: "Exclusive", Rules: []Rule{ruleA1}, run: exclusive,
+	return []testCase{
+		{Area: area, Property: "Exclusive", Rules: []rule{ruleA1}, run: exclusive,
 			Shows: "a held shard cannot be taken; its record stays"},
-		{Area: area, Property: "ManyContenders", Rules: []Rule{ruleA1, ruleA2, ruleA4}, run: manyContenders,
+		{Area: area, Property: "ManyContenders", Rules: []rule{ruleA1, ruleA2, ruleA4}, run: manyContenders,
 			Shows: "of many claims that race on one record exactly one succeeds"},
-		{Area: area, Property: "Idempotent", Rules: []Rule{ruleA3}, run: idempotent,
+		{Area: area, Property: "Idempotent", Rules: []rule{ruleA3}, run: idempotent,
 			Shows: "a repeated claim or transfer answers the same until the lease ends"},
-		{Area: area, Property: "TokenStableAcrossBeats", Rules: []Rule{ruleA2}, run: tokenStableAcrossBeats,
+		{Area: area, Property: "TokenStableAcrossBeats", Rules: []rule{ruleA2}, run: tokenStableAcrossBeats,
 			Shows: "heartbeats and commits change no token"},
-		{Area: area, Property: "PartialBatch", Rules: []Rule{ruleA4}, run: partialBatch,
+		{Area: area, Property: "PartialBatch", Rules: []rule{ruleA4}, run: partialBatch,
 			Shows: "free, held and stale claims of one batch are answered separately, in order"},
-		{Area: area, Property: "HeldReportsOwner", Rules: []Rule{ruleA4}, run: heldReportsOwner,
+		{Area: area, Property: "HeldReportsOwner", Rules: []rule{ruleA4}, run: heldReportsOwner,
 			Shows: "a denied claim returns the record; repeated with it, it succeeds"},
-		{Area: area, Property: "ClaimOnLiveHolderRefused", Rules: []Rule{ruleA1}, run: claimOnLiveHolderRefused,
+		{Area: area, Property: "ClaimOnLiveHolderRefused", Rules: []rule{ruleA1}, run: claimOnLiveHolderRefused,
 			Shows: "the store, not the claim, says whether the holder lives"},
-		{Area: area, Property: "ClaimRacesEvict", Rules: []Rule{ruleA1, ruleM1}, run: claimRacesEvict,
+		{Area: area, Property: "ClaimRacesEvict", Rules: []rule{ruleA1, ruleM1}, run: claimRacesEvict,
 			Shows: "a session that is evicted while it claims gets nothing afterwards"},
-		{Area: area, Property: "ClaimWithStaleSeen", Rules: []Rule{ruleA1, ruleA4}, run: claimWithStaleSeen,
+		{Area: area, Property: "ClaimWithStaleSeen", Rules: []rule{ruleA1, ruleA4}, run: claimWithStaleSeen,
 			Shows: "a claim that saw another record takes nothing, not even a free shard"},
-		{Area: area, Property: "PreemptExactTokenOnly", Rules: []Rule{ruleA5}, run: preemptExactTokenOnly,
+		{Area: area, Property: "PreemptExactTokenOnly", Rules: []rule{ruleA5}, run: preemptExactTokenOnly,
 			Shows: "preemption takes a shard only from the token that it names"},
-		{Area: area, Property: "LargeBatchSplit", Rules: []Rule{ruleA4, ruleA6}, run: largeBatchSplit,
+		{Area: area, Property: "LargeBatchSplit", Rules: []rule{ruleA4, ruleA6}, run: largeBatchSplit,
 			Shows: "a batch over the store's limit is split, with denied items anywhere"},
-		{Area: area, Property: "BatchCost", Rules: []Rule{ruleA6}, Needs: []string{"Calls"}, alone: true, run: batchCost,
+		{Area: area, Property: "BatchCost", Rules: []rule{ruleA6}, Needs: []string{"Calls"}, alone: true, run: batchCost,
 			Shows: "round trips grow with batches, not with items, denied or not"},
-		{Area: area, Property: "OutOfBandWriteDetected", Rules: []Rule{ruleA2, ruleF1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "OutOfBandWriteDetected", Rules: []rule{ruleA2, ruleF1}, Needs: []string{"Tamper"},
 			run:   outOfBandWriteDetected,
 			Shows: "a record changed past the driver permits only its own fence, no old token"},
 	}
@@ -45,7 +45,7 @@ func seen(fence driver.Fence) driver.Owner {
 	return driver.Owner{Session: fence.Session, Token: fence.Token}
 }
 
-// heldWith returns the record in the error of a denied claim.
+// heldWith returns the record in a denied claim's error.
 func heldWith(err error) (driver.Owner, bool) {
 	var held *driver.HeldError
 	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &held) {
@@ -147,7 +147,7 @@ func idempotent(f *fixture) {
 		f.must(ruleA3, errors.Is(other.Err, driver.ErrFenced),
 			"the transferred fence can be transferred once more, to another session: %v", other.Err)
 
-		// A lease from another grant is no earlier success of these claims.
+		// A lease from another grant does not prove that these claims succeeded earlier.
 		stale := to.claim(claim)
 		owner, held := heldWith(stale.Err)
 		f.must(ruleA3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was "+
@@ -334,8 +334,7 @@ func preemptExactTokenOnly(f *fixture) {
 	f.must(ruleA5, a.Beat(f.ctx) == nil, "preempting one shard ended the holder's session")
 }
 
-// largeBatch returns a number of items that takes several calls: two full ones and a rest, up to a
-// limit.
+// largeBatch returns the size of a batch that fills two calls and part of a third, up to a limit.
 func largeBatch(b driver.Backend) int {
 	return min(2*max(b.Info().Limits.BatchItems, 1)+3, 1500)
 }
@@ -400,7 +399,6 @@ func largeBatchSplit(f *fixture) {
 	}
 }
 
-// commitEach appends an entry under each of a member's fences, in one call.
 func commitEach(f *fixture, m *member, fences []driver.Fence) {
 	writes := make([]driver.Write, len(fences))
 	for i, fence := range fences {
@@ -413,7 +411,6 @@ func commitEach(f *fixture, m *member, fences []driver.Fence) {
 	}
 }
 
-// transferEach passes all shards in one call, and returns the new fences.
 func transferEach(f *fixture, from *member, fences []driver.Fence, to driver.SessionID) []driver.Fence {
 	moves := make([]driver.Transfer, len(fences))
 	for i, fence := range fences {
@@ -433,7 +430,7 @@ func batchCost(f *fixture) {
 	a, b, c := f.join("a"), f.join("b"), f.join("c")
 	items := max(a.b.Info().Limits.BatchItems, 1)
 	n := min(2*items+3, 1500)
-	const few = 24 // number of sessions to evict
+	const few = 24 // number of sessions that the case evicts
 	var fences []driver.Fence
 	var suspects []driver.Suspect
 	claims := make([]driver.Claim, n)
@@ -444,8 +441,8 @@ func batchCost(f *fixture) {
 	for _, step := range []struct {
 		what    string
 		n       int
-		each    int64 // round trips by batch
-		reads   int64 // of one key each, by item, in a store that cannot read many together
+		each    int64 // number of round trips for a batch
+		reads   int64 // reads of one key for each item, in a store that cannot read several keys together
 		prepare func()
 		call    func()
 	}{
@@ -456,7 +453,7 @@ func batchCost(f *fixture) {
 		{"acquiring shards of which some are held", n, 4, 5, func() {
 			for i, fence := range fences {
 				claims[i] = driver.Claim{Shard: fence.Shard, Seen: driver.Owner{Token: fence.Token}}
-				if denied[i] { // only by the store, because the record is as seen
+				if denied[i] { // only the store can deny the claim, because the record has not changed
 					claims[i].Seen = seen(c.take(claims[i]))
 				}
 			}

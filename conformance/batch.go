@@ -10,17 +10,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// kindOfWrite is a write, and its outcome. Commit 1 gave the shard the items k and old, and the
-// entries a and b. Commit 2 trimmed a.
+// kindOfWrite is a write and its expected outcome. Commit 1 gave the shard the items k and old, and
+// the entries a and b. Commit 2 trimmed entry a.
 type kindOfWrite struct {
 	what    string
-	number  driver.WriteNo // 3 is the next one
+	number  driver.WriteNo // 3 is the next number
 	stale   bool           // the fence is dead
 	ops     []driver.Op
-	refused error // matched by its error
-	op      int   // of the conflict
+	refused error // the error that the write's error must match
+	op      int   // index of the conflicting operation
 	items   string
-	entries string // remaining entries
+	entries string // the entries that remain
 }
 
 const itemsBefore, entriesBefore = "k=v old=v", "b"
@@ -50,8 +50,8 @@ func kindsOfWrites() []kindOfWrite {
 	}
 }
 
-// manyKindsInOneCall sends several writes of every kind in one call. They are ordered so that
-// each refused write is between others.
+// manyKindsInOneCall sends several writes of every kind in one call. Each write that the store must
+// refuse comes between two that it must accept.
 func manyKindsInOneCall(f *fixture) {
 	const each = 4
 	a := f.join("a")
@@ -98,7 +98,6 @@ func manyKindsInOneCall(f *fixture) {
 	f.must(ruleL4, follow.until(want), "the tail stands at %v; want %v", follow.at, want)
 }
 
-// checkKind checks the answer and the effect of a write.
 func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.Head, r driver.CommitResult) {
 	f.t.Helper()
 	head := f.head(shard)
@@ -127,8 +126,8 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 	f.must(ruleA4, strings.Join(got, " ") == k.entries, "%s among other writes left the entries %q; want %q", k.what, strings.Join(got, " "), k.entries)
 }
 
-// refusedAsOne makes calls that the store accepted before and that are now too large, and divides
-// them as core does.
+// refusedAsOne makes calls whose size the store once accepted but now refuses. Like core, it splits
+// the refused calls.
 func refusedAsOne(f *fixture) {
 	const n = 48
 	a := f.join("a")
@@ -163,7 +162,7 @@ func refusedAsOne(f *fixture) {
 			head := f.head(w.Fence.Shard)
 			if errors.Is(why, driver.ErrTooLarge) {
 				f.must(ruleA4, head.Number == 0, "a write is too large with %d others, and left the head %+v", len(part)-1, head)
-			} else if why != nil { // unknown, or retry: core sends it alone
+			} else if why != nil { // the outcome is unknown, or a retry is needed: core sends the item alone
 				why = f.settle(func() error {
 					err := a.writeCtx(f.ctx, w).Err
 					if c, ok := errors.AsType[*driver.ConflictError](err); ok && c.Head.Nonce == w.Nonce {
@@ -202,8 +201,8 @@ func refusedAsOne(f *fixture) {
 	}
 }
 
-// inHalves sends items in one call, and the refused ones again in calls of half as many. It returns
-// the number of calls that refused any.
+// inHalves sends items in one call, and then resends refused items in calls of half the size. It
+// returns the number of calls that had refused items.
 func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
 	if len(items) == 0 {
 		return 0
@@ -216,8 +215,8 @@ func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
 	return 1 + inHalves(refused[:half], send) + inHalves(refused[half:], send)
 }
 
-// tooLarge returns the items of a call that were too large, by answer. If an item was alone in its
-// call, tooLarge fails.
+// tooLarge returns the items that the store refused because their call was too large. It fails the
+// case if a call with a single item was too large.
 func tooLarge[T any](f *fixture, items []T, answer func(i int) error) (refused []T) {
 	f.t.Helper()
 	for i := range items {

@@ -1,27 +1,30 @@
 package conformance
 
 import (
+	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// Case is one property that the suite checks.
-type Case struct {
+// testCase is one property that the suite checks. See suite.Case for its fields.
+type testCase struct {
 	Area     string
 	Property string
-	Rules    []Rule   // rules that a failure may name
-	Needs    []string // fields of Store and Wire that it needs; without them, it is skipped
-	Shows    string   // its statement, in one line
+	Rules    []rule
+	Needs    []string
+	Shows    string
 
 	run   func(*fixture)
-	alone bool // it measures the process or the store, so it runs alone
+	alone bool // the case measures the process or the store, so it runs alone
 }
 
 // Name returns "Area/Property".
-func (c Case) Name() string { return c.Area + "/" + c.Property }
+func (c testCase) Name() string { return c.Area + "/" + c.Property }
 
-// Cases returns every case of the suite, grouped by area.
-func Cases() []Case {
+// allCases returns every case of the suite, grouped by area.
+func allCases() []testCase {
 	return slices.Concat(
 		membershipCases(),
 		labelCases(),
@@ -39,8 +42,15 @@ func Cases() []Case {
 	)
 }
 
-// missing returns the functions that the case needs and the store lacks.
-func (c Case) missing(s *Store) []string {
+func listCases() (list []suite.Case) {
+	for _, c := range allCases() {
+		list = append(list, suite.Case{Name: c.Name(), Rules: c.Rules, Needs: c.Needs, Shows: c.Shows})
+	}
+	return list
+}
+
+// missing returns the functions that the case needs but the store lacks.
+func (c testCase) missing(s *Store) []string {
 	var missing []string
 	for _, need := range c.Needs {
 		if !s.has(need) {
@@ -50,42 +60,14 @@ func (c Case) missing(s *Store) []string {
 	return missing
 }
 
-// has reports whether the store offers the function with that field name. A Wire's functions
-// are known only after it was opened: see fixture.wire.
+// The result is true if the store has the function with the given field name. A Wire's functions
+// are known only once the Wire is open (see fixture.wire).
 func (s *Store) has(field string) bool {
-	switch field {
-	case "OpenExisting":
-		return s.OpenExisting != nil
-	case "OpenNamespace":
-		return s.OpenNamespace != nil
-	case "OpenLying":
-		return s.OpenLying != nil
-	case "OpenSeveral":
-		return s.OpenSeveral != nil
-	case "Calls":
-		return s.Calls != nil
-	case "Fork":
-		return s.Fork != nil
-	case "RaiseFloor":
-		return s.RaiseFloor != nil
-	case "Guards":
+	switch {
+	case field == "Guards":
 		return len(s.Guards) > 0
-	case "Compact":
-		return s.Compact != nil
-	case "Tamper":
-		return s.Tamper != nil
-	case "Wipe":
-		return s.Wipe != nil
-	case "Snapshot":
-		return s.Snapshot != nil
-	case "Isolate":
-		return s.Isolate != nil
-	case "Narrow":
-		return s.Narrow != nil
-	case "Deny":
-		return s.Deny != nil
-	case "Restart":
-		return s.Restart != nil
+	case strings.HasPrefix(field, "Wire."):
+		return s.OpenFaulty != nil
 	}
-	return strings.HasPrefix(field, "Wire.") && s.OpenFaulty != nil
+	return !reflect.ValueOf(s).Elem().FieldByName(field).IsNil()
 }

@@ -13,46 +13,46 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-func chaosCases() []Case {
+func chaosCases() []testCase {
 	const area = "Chaos"
-	return []Case{
-		{Area: area, Property: "RandomOpsLinearizable", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, run: randomOps,
+	return []testCase{
+		{Area: area, Property: "RandomOpsLinearizable", Rules: []rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, run: randomOps,
 			Shows: "random calls of several members have an order that fits the log"},
-		{Area: area, Property: "LoseReplies", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, Needs: []string{"Wire.DropReplies"},
+		{Area: area, Property: "LoseReplies", Rules: []rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, Needs: []string{"Wire.DropReplies"},
 			run:   loseReplies,
 			Shows: "the same while replies are lost"},
-		{Area: area, Property: "DuplicateRequests", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1},
+		{Area: area, Property: "DuplicateRequests", Rules: []rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1},
 			Needs: []string{"Wire.Duplicate"}, run: duplicateRequests,
 			Shows: "the same while requests arrive twice"},
-		{Area: area, Property: "PauseHolder", Rules: []Rule{ruleF1, ruleR1, ruleM1, ruleA1}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "PauseHolder", Rules: []rule{ruleF1, ruleR1, ruleM1, ruleA1}, Needs: []string{"Wire.Hold"},
 			run:   pauseHolder,
 			Shows: "a holder's requests that arrive after a takeover change nothing"},
-		{Area: area, Property: "CutHolder", Rules: []Rule{ruleF1, ruleM1, ruleE1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
+		{Area: area, Property: "CutHolder", Rules: []rule{ruleF1, ruleM1, ruleE1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
 			Shows: "a holder without connection learns of its loss on reconnecting, not before"},
-		{Area: area, Property: "RestartStore", Rules: []Rule{ruleA1, ruleF1, ruleM1, ruleE3}, Needs: []string{"Restart"},
+		{Area: area, Property: "RestartStore", Rules: []rule{ruleA1, ruleF1, ruleM1, ruleE3}, Needs: []string{"Restart"},
 			run:   restartStore,
 			Shows: "a store restart ends no session, lease, item or entry; backends continue"},
-		{Area: area, Property: "WipeStore", Rules: []Rule{ruleI1}, Needs: []string{"Wipe"}, run: wipeStore,
+		{Area: area, Property: "WipeStore", Rules: []rule{ruleI1}, Needs: []string{"Wipe"}, run: wipeStore,
 			Shows: "a wiped store grants nothing to earlier members"},
-		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{ruleI1, ruleA2, ruleE1}, Needs: []string{"Snapshot"},
+		{Area: area, Property: "RestoreOlderStore", Rules: []rule{ruleI1, ruleA2, ruleE1}, Needs: []string{"Snapshot"},
 			run:   restoreOlderStore,
 			Shows: "a restored store grants nothing to members that knew the newer one"},
-		{Area: area, Property: "ForkedStore", Rules: []Rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStore", Rules: []rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStore,
 			Shows: "a failover that lost grants repeats no token, ends earlier leases, keeps members"},
-		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{ruleI2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreAgain", Rules: []rule{ruleI2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreAware,
 			Shows: "the same where a claim meets it first, or a second failover follows"},
-		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{ruleI2, ruleF1}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreCommit", Rules: []rule{ruleI2, ruleF1}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreCommit,
 			Shows: "the same where a commit meets it first: it is not applied"},
-		{Area: area, Property: "ForkedStoreOldest", Rules: []Rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreOldest", Rules: []rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreOldest,
 			Shows: "of two failovers from one state the later one's tokens are greater, whatever its store and its members knew"},
-		{Area: area, Property: "IsolatedMaster", Rules: []Rule{ruleI2, ruleM1, ruleA1}, Needs: []string{"Isolate"},
+		{Area: area, Property: "IsolatedMaster", Rules: []rule{ruleI2, ruleM1, ruleA1}, Needs: []string{"Isolate"},
 			run:   isolatedMaster,
 			Shows: "a server cut off from those that can take over extends no session and acknowledges no write"},
-		{Area: area, Property: "IsolatedReads", Rules: []Rule{ruleI2, ruleO1, ruleL2, ruleL4}, Needs: []string{"Isolate"},
+		{Area: area, Property: "IsolatedReads", Rules: []rule{ruleI2, ruleO1, ruleL2, ruleL4}, Needs: []string{"Isolate"},
 			run:   isolatedReads,
 			Shows: "what such a server answers a reader is there after another one took over"},
 	}
@@ -63,14 +63,13 @@ type actor struct {
 	*member
 	peers   []driver.SessionID
 	records map[driver.ShardID]driver.Owner
-	fences  map[driver.ShardID][]driver.Fence // granted to it, the oldest first
+	fences  map[driver.ShardID][]driver.Fence // fences granted to this actor, oldest first
 	call    func() (context.Context, context.CancelFunc)
 }
 
-// acted returns the shards of the actors.
 func acted() []driver.ShardID { return []driver.ShardID{"s", "t"} }
 
-// actors returns n actors, each on its own backend, or on the one that open returns.
+// actors returns n actors, each on a backend that open returns.
 func (f *fixture) actors(n int, r *history.Recorder, open func() driver.Backend) []*actor {
 	f.t.Helper()
 	all := make([]*actor, n)
@@ -100,8 +99,8 @@ func (a *actor) act() {
 		a.learn(shard, a.claimCtx(ctx, claim))
 		return
 	}
-	// It is usually the latest lease that the actor knows, and sometimes an older one, as with
-	// a zombie.
+	// The actor usually writes under its newest lease. Sometimes it writes under an older lease, as
+	// a zombie would.
 	fence := held[len(held)-1]
 	if rand.N(4) == 0 {
 		fence = held[rand.N(len(held))]
@@ -123,7 +122,7 @@ func (a *actor) act() {
 		if err != nil {
 			return
 		}
-		// The read comes right before the write, so that only the fence stops a zombie.
+		// The actor reads immediately before it writes, so only the fence stops a zombie.
 		a.writeCtx(ctx, newWrite(fence, page.Head.Number+1, appendUnique()))
 	}
 }
@@ -144,8 +143,9 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 	}
 }
 
-// turmoil lets the actors act concurrently, returns to a calm state between rounds, and judges. On
-// a slow store, it continues, up to a limit, until there is something to judge.
+// turmoil runs the actors concurrently in rounds, and waits between rounds until the store is calm.
+// After the last round, it checks the answers. On a slow store, it adds rounds, up to a limit,
+// until it has enough answers to check.
 func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int, act func())) {
 	f.t.Helper()
 	n := 0
@@ -388,7 +388,7 @@ func restoreOlderStore(f *fixture) {
 	for range 5 {
 		for _, m := range []*member{a, b, c, d} {
 			m.beat()
-			if m == d { // its lease and log must be unchanged
+			if m == d { // the lease and log of d must be unchanged
 				continue
 			}
 			newest = max(newest, m.preempt("s").Token)
@@ -434,10 +434,10 @@ func restoreOlderStore(f *fixture) {
 	}), applied, "a join", joined)
 }
 
-// wentBack returns a process's answer to its first write in a store that went back. If a store's
-// transaction cannot compare the acknowledged revision, the process may find this out from the
-// answer to a write that was applied. The outcome is then unknown, and every later call returns
-// ErrStoreChanged.
+// wentBack returns the answer to a process's first write after the store went back to an older
+// state. If a store cannot compare the acknowledged revision in a transaction, the process may
+// detect the change only from the answer to an applied write. The outcome of that write is unknown,
+// and every later call returns ErrStoreChanged.
 func (f *fixture) wentBack(call string, write func() error) error {
 	f.t.Helper()
 	first := write()

@@ -12,12 +12,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func commitCases() []Case {
+func commitCases() []testCase {
 	const area = "Commit"
-	return []Case{
-		{Area: area, Property: "AppliesWhenCurrent", Rules: []Rule{ruleF1}, run: appliesWhenCurrent,
+	return []testCase{
+		{Area: area, Property: "AppliesWhenCurrent", Rules: []rule{ruleF1}, run: appliesWhenCurrent,
 			Shows: "a commit under the current fence applies whole, and is then readable anywhere"},
-		{Area: area, Property: "DataSurvivesLeases", Rules: []Rule{ruleF1, ruleA5}, run: dataSurvivesLeases,
+		{Area: area, Property: "DataSurvivesLeases", Rules: []rule{ruleF1, ruleA5}, run: dataSurvivesLeases,
 			Shows: "a new owner's grant reports the head; its commits continue there"},
 		fencedAfter("Takeover", func(f *fixture, a, b *member, fence driver.Fence) {
 			f.evict(a)
@@ -28,42 +28,42 @@ func commitCases() []Case {
 			f.setup("transfer", a.transfer(fence, b.ID()).Err)
 		}),
 		fencedAfter("Preempt", func(_ *fixture, _, b *member, fence driver.Fence) { b.preempt(fence.Shard) }),
-		{Area: area, Property: "EvictionAloneDoesNotFence", Rules: []Rule{ruleF1}, run: evictionAloneDoesNotFence,
+		{Area: area, Property: "EvictionAloneDoesNotFence", Rules: []rule{ruleF1}, run: evictionAloneDoesNotFence,
 			Shows: "only a new grant fences, whoever sends the commit"},
-		{Area: area, Property: "FencedBeatsConflict", Rules: []Rule{ruleF2}, run: fencedBeatsConflict,
+		{Area: area, Property: "FencedBeatsConflict", Rules: []rule{ruleF2}, run: fencedBeatsConflict,
 			Shows: "a dead fence is reported even where number and preconditions fail"},
-		{Area: area, Property: "NothingOnFailure", Rules: []Rule{ruleF2}, run: nothingOnFailure,
+		{Area: area, Property: "NothingOnFailure", Rules: []rule{ruleF2}, run: nothingOnFailure,
 			Shows: "a refused commit leaves no item, entry, trim or number"},
-		{Area: area, Property: "ConflictNamesOp", Rules: []Rule{ruleF2}, run: conflictNamesOp,
+		{Area: area, Property: "ConflictNamesOp", Rules: []rule{ruleF2}, run: conflictNamesOp,
 			Shows: "a conflict names the first operation that failed, and the head"},
-		{Area: area, Property: "VersionsNeverRepeat", Rules: []Rule{ruleF2}, run: versionsNeverRepeat,
+		{Area: area, Property: "VersionsNeverRepeat", Rules: []rule{ruleF2}, run: versionsNeverRepeat,
 			Shows: "an item that was recreated does not match its former version"},
-		{Area: area, Property: "OldLeaseSameSession", Rules: []Rule{ruleF1}, run: oldLeaseSameSession,
+		{Area: area, Property: "OldLeaseSameSession", Rules: []rule{ruleF1}, run: oldLeaseSameSession,
 			Shows: "an earlier lease of the present holder is fenced"},
-		{Area: area, Property: "IndependentWrites", Rules: []Rule{ruleA4, ruleF1}, run: independentWrites,
+		{Area: area, Property: "IndependentWrites", Rules: []rule{ruleA4, ruleF1}, run: independentWrites,
 			Shows: "writes in one call are decided separately"},
-		{Area: area, Property: "ManyKindsInOneCall", Rules: []Rule{ruleA4, ruleF1, ruleF2, ruleL4}, run: manyKindsInOneCall,
+		{Area: area, Property: "ManyKindsInOneCall", Rules: []rule{ruleA4, ruleF1, ruleF2, ruleL4}, run: manyKindsInOneCall,
 			Shows: "writes of every kind in one call are decided, answered and tailed separately"},
-		{Area: area, Property: "RefusedAsOne", Rules: []Rule{ruleA4, ruleF1}, Needs: []string{"Narrow"}, run: refusedAsOne,
+		{Area: area, Property: "RefusedAsOne", Rules: []rule{ruleA4, ruleF1}, Needs: []string{"Narrow"}, run: refusedAsOne,
 			Shows: "claims and writes that the store refuses together are not applied, and are taken in smaller calls"},
-		{Area: area, Property: "RacesTakeover", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1}, run: racesTakeover,
+		{Area: area, Property: "RacesTakeover", Rules: []rule{ruleA1, ruleA2, ruleF1, ruleL1}, run: racesTakeover,
 			Shows: "commits that race a change of owner pass under the latest grant only"},
-		{Area: area, Property: "LateRequestRefused", Rules: []Rule{ruleF1, ruleE1}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateRequestRefused", Rules: []rule{ruleF1, ruleE1}, Needs: []string{"Wire.Hold"},
 			run:   lateRequestRefused,
 			Shows: "a commit that arrives after a takeover does nothing"},
-		{Area: area, Property: "DuplicateRequestHarmless", Rules: []Rule{ruleF1, ruleA3}, Needs: []string{"Wire.Duplicate"},
+		{Area: area, Property: "DuplicateRequestHarmless", Rules: []rule{ruleF1, ruleA3}, Needs: []string{"Wire.Duplicate"},
 			run:   duplicateRequestHarmless,
 			Shows: "requests delivered twice take effect once"},
-		{Area: area, Property: "LateWriteOfSameLeaseRefused", Rules: []Rule{ruleF1}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateWriteOfSameLeaseRefused", Rules: []rule{ruleF1}, Needs: []string{"Wire.Hold"},
 			run:   lateWriteOfSameLeaseRefused,
 			Shows: "a commit that arrives after a later one of its lease does nothing"},
-		{Area: area, Property: "RepeatedWriteRefused", Rules: []Rule{ruleF1, ruleF2}, run: repeatedWriteRefused,
+		{Area: area, Property: "RepeatedWriteRefused", Rules: []rule{ruleF1, ruleF2}, run: repeatedWriteRefused,
 			Shows: "a repeated write is a conflict whose head shows that it was applied"},
-		{Area: area, Property: "NumberMustBeNext", Rules: []Rule{ruleF1, ruleF2}, run: numberMustBeNext,
+		{Area: area, Property: "NumberMustBeNext", Rules: []rule{ruleF1, ruleF2}, run: numberMustBeNext,
 			Shows: "a commit without the next number has no effect"},
-		{Area: area, Property: "TooLargeBeforeSend", Rules: []Rule{ruleE1}, run: tooLargeBeforeSend,
+		{Area: area, Property: "TooLargeBeforeSend", Rules: []rule{ruleE1}, run: tooLargeBeforeSend,
 			Shows: "writes at the limits pass; those above are refused without I/O"},
-		{Area: area, Property: "BinaryAndEmptyValues", Rules: []Rule{ruleF1}, run: binaryAndEmptyValues,
+		{Area: area, Property: "BinaryAndEmptyValues", Rules: []rule{ruleF1}, run: binaryAndEmptyValues,
 			Shows: "any bytes come back unchanged, and an empty value is an item"},
 	}
 }
@@ -127,8 +127,8 @@ func dataSurvivesLeases(f *fixture) {
 		"the new owner's first commit answers %+v, %v", next.Head, next.Err)
 }
 
-func fencedAfter(how string, end func(f *fixture, a, b *member, fence driver.Fence)) Case {
-	return Case{Area: "Commit", Property: "FencedAfter" + how, Rules: []Rule{ruleF1, ruleF2},
+func fencedAfter(how string, end func(f *fixture, a, b *member, fence driver.Fence)) testCase {
+	return testCase{Area: "Commit", Property: "FencedAfter" + how, Rules: []rule{ruleF1, ruleF2},
 		Shows: "a fence is dead after a " + strings.ToLower(how),
 		run: func(f *fixture) {
 			a, b := f.join("a"), f.join("b")
@@ -293,14 +293,14 @@ func independentWrites(f *fixture) {
 		f.head("number").Number == 0, "the effects are not those of the results")
 }
 
-// takeover is a way in which a shard gets another owner.
+// takeover is a way for a shard to change owners.
 type takeover int
 
 const (
 	byPreemption takeover = iota
 	byTransfer
 	byRelease
-	byEviction // by a third member that read the version of the holder's record
+	byEviction // a third member, which read the version of the holder's record, evicts the holder
 	takeovers
 )
 
@@ -320,13 +320,13 @@ func (how takeover) take(from, to, judge *member, fence driver.Fence, version dr
 		if r := judge.suspect(from.ID(), version); !r.Evicted {
 			return driver.AcquireResult{Err: fmt.Errorf("not evicted: %+v", r)}
 		}
-	default: // takeovers is the number of kinds
+	default: // takeovers is the number of kinds of takeover
 	}
 	return to.claim(claim)
 }
 
 func racesTakeover(f *fixture) {
-	const chunk = 20 // takeovers of a shard that are judged together
+	const chunk = 20 // number of takeovers of a shard that are checked together
 	backends := []driver.Backend{f.open(), f.open()}
 	holder, rival := f.joinOn(backends[0], "a"), f.joinOn(backends[1], "b")
 	judge := f.join("judge")
@@ -409,7 +409,6 @@ func lateRequestRefused(f *fixture) {
 	}
 }
 
-// heldWrite sends a commit into a wire that does not answer, and gives it up.
 func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 	_ = f.held(100*time.Millisecond, func(ctx context.Context) error {
 		r = m.writeCtx(ctx, w)
@@ -418,9 +417,8 @@ func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 	return r
 }
 
-// held makes a call into a wire that does not answer, and gives it up after wait. If the call ended
-// before it was sent, as may happen on a busy machine, no request is late. Then it tries again with
-// a longer wait.
+// The call goes through a silent wire, and is abandoned after wait. If it ends before its request
+// is sent, as on a busy machine, it is repeated with a longer wait.
 func (f *fixture) held(wait time.Duration, call func(context.Context) error) error {
 	for most := 8 * wait; ; wait *= 2 {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
@@ -432,7 +430,7 @@ func (f *fixture) held(wait time.Duration, call func(context.Context) error) err
 	}
 }
 
-// heldNone ends a case that could hold no call. last is the answer to one of the calls.
+// heldNone ends a case in which the wire held back no call.
 func (f *fixture) heldNone(what string, last error) {
 	f.t.Helper()
 	if last == nil {
@@ -592,7 +590,7 @@ func binaryAndEmptyValues(f *fixture) {
 	}
 	f.setup("commit", a.write(fence, 1, ops...).Err)
 	for i := range ops {
-		clear(ops[i].Value) // the backend must not keep a slice after the call returned
+		clear(ops[i].Value) // the backend must not keep a slice after the call has returned
 	}
 	log := f.log("s", 0)
 	f.must(ruleF1, len(log) == len(values), "%d entries were appended, %d are in the log", len(values), len(log))

@@ -1,7 +1,7 @@
-// Package conformance is the driver-level suite that every backend of Tenure must pass. It consists
-// of one exported function, a harness of functions, and cases named "Area/Property". A failure
-// begins with the id of the broken rule, and explains the rule in one line. The package needs only
-// this module, so any backend can use it:
+// Package conformance contains the suites that every backend of Tenure must pass. [Test] runs the
+// driver-level suite. Each case has a name of the form "Area/Property", and uses the store through
+// the functions of a [Harness]. A failure message begins with the id of the broken rule, followed
+// by a one-line explanation:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{
@@ -21,18 +21,18 @@
 //		})
 //	}
 //
-// Open is enough to begin with. Other functions of a [Store] (network faults, a compaction, a
-// restart, a count of calls) let more cases run. Cases that lack a function are skipped, and the
-// report lists them with the reason. [KVFaults] and [KVDamage] cause faults around a store of
-// package kv. [Proxy] causes faults in front of any server.
+// A [Store] requires only the function Open. The Store's other functions cause network faults,
+// compact or restart the store, or count calls. The suite skips the cases that need a missing
+// function. The report lists each skipped case with the reason. [KVFaults] and [KVDamage] inject
+// faults into a store of package kv. [Proxy] injects network faults in front of any server.
 //
-// [Run] does the same under any [T], and [Check] does it outside go test.
+// [Check] runs the same suite outside go test. [TestSystem] tests the backend together with core,
+// with real processes that are killed, stopped and cut off. [TestGarbage] adds a hostile member.
 //
 // # What it does not do
 //
-// The suite stops no processes and knows no particular store. Package system kills real servers,
-// and cuts them off. The suite can show that faults exist, not that there are none. In the short
-// form, its racing cases run thousands of interleavings. With [Harness.Long], they run twenty
-// times as many. Each case records the answers to its clients, and checks them against the order
-// that the store must have had.
+// The driver-level suite stops no processes and contains no code for a particular store. The suite
+// can reveal faults in a store, but cannot prove that there are no others. The suite's race cases
+// run thousands of interleavings, or twenty times as many with [Harness.Long]. Each race case
+// records its clients' answers, and checks that some order of the calls explains them all.
 package conformance

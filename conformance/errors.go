@@ -14,61 +14,61 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-func errorCases() []Case {
+func errorCases() []testCase {
 	const area = "Errors"
-	return []Case{
-		{Area: area, Property: "CancelledWriteIsUnknown", Rules: []Rule{ruleE1, ruleF1, ruleL1, ruleA1, ruleA2},
+	return []testCase{
+		{Area: area, Property: "CancelledWriteIsUnknown", Rules: []rule{ruleE1, ruleF1, ruleL1, ruleA1, ruleA2},
 			run:   cancelledWriteIsUnknown,
 			Shows: "a cancelled commit that answers a refusal is not in the log"},
-		{Area: area, Property: "DoneContext", Rules: []Rule{ruleE1, ruleX1}, run: doneContext,
+		{Area: area, Property: "DoneContext", Rules: []rule{ruleE1, ruleX1}, run: doneContext,
 			Shows: "a call whose context is done fails and changes nothing"},
-		{Area: area, Property: "CancelledCallBlocksNobody", Rules: []Rule{ruleE3}, run: cancelledCallBlocksNobody,
+		{Area: area, Property: "CancelledCallBlocksNobody", Rules: []rule{ruleE3}, run: cancelledCallBlocksNobody,
 			Shows: "cancelled calls leave no lock behind"},
-		{Area: area, Property: "LostReplyIsUnknown", Rules: []Rule{ruleE1}, Needs: []string{"Wire.DropReplies"},
+		{Area: area, Property: "LostReplyIsUnknown", Rules: []rule{ruleE1}, Needs: []string{"Wire.DropReplies"},
 			run:   lostReplyIsUnknown,
 			Shows: "a lost reply means unknown, and one read settles it"},
-		{Area: area, Property: "LostRequestIsUnknown", Rules: []Rule{ruleE1, ruleX1}, Needs: []string{"Wire.DropRequests"},
+		{Area: area, Property: "LostRequestIsUnknown", Rules: []rule{ruleE1, ruleX1}, Needs: []string{"Wire.DropRequests"},
 			run:   lostRequestIsUnknown,
 			Shows: "a lost request looks the same, ends with its context, changes nothing"},
-		{Area: area, Property: "WriteSentOnce", Rules: []Rule{ruleE2}, Needs: []string{"Wire.DropReplies", "Calls"},
+		{Area: area, Property: "WriteSentOnce", Rules: []rule{ruleE2}, Needs: []string{"Wire.DropReplies", "Calls"},
 			alone: true, run: writeSentOnce,
 			Shows: "a write without a reply is not sent again"},
-		{Area: area, Property: "EveryErrorClassified", Rules: []Rule{ruleE1}, run: everyErrorClassified,
+		{Area: area, Property: "EveryErrorClassified", Rules: []rule{ruleE1}, run: everyErrorClassified,
 			Shows: "refusals match their sentinel, carry details and begin with tenure:"},
-		{Area: area, Property: "ClosedBackend", Rules: []Rule{ruleE1, ruleE3}, run: closedBackend,
+		{Area: area, Property: "ClosedBackend", Rules: []rule{ruleE1, ruleE3}, run: closedBackend,
 			Shows: "calls after Close answer ErrClosed; sessions stay"},
-		{Area: area, Property: "RightTakenAway", Rules: []Rule{ruleE5, ruleE1}, Needs: []string{"Deny"}, alone: true, run: rightTakenAway,
+		{Area: area, Property: "RightTakenAway", Rules: []rule{ruleE5, ruleE1}, Needs: []string{"Deny"}, alone: true, run: rightTakenAway,
 			Shows: "a commit that the store denies answers ErrDenied, changes nothing, and succeeds once it may"},
-		{Area: area, Property: "InvalidNames", Rules: []Rule{ruleE1}, run: invalidNames,
+		{Area: area, Property: "InvalidNames", Rules: []rule{ruleE1}, run: invalidNames,
 			Shows: "invalid names, keys and numbers are refused before any I/O"},
-		{Area: area, Property: "NoGoroutineLeak", Rules: []Rule{ruleE3}, run: noGoroutineLeak,
+		{Area: area, Property: "NoGoroutineLeak", Rules: []rule{ruleE3}, run: noGoroutineLeak,
 			Shows: "Close leaves no goroutine, even after cancelled calls"},
-		{Area: area, Property: "ConcurrentUse", Rules: []Rule{ruleE3}, run: concurrentUse,
+		{Area: area, Property: "ConcurrentUse", Rules: []rule{ruleE3}, run: concurrentUse,
 			Shows: "many goroutines can use every method of one backend"},
-		{Area: area, Property: "CloseUnblocks", Rules: []Rule{ruleE3, ruleE1}, run: closeUnblocks,
+		{Area: area, Property: "CloseUnblocks", Rules: []rule{ruleE3, ruleE1}, run: closeUnblocks,
 			Shows: "Close ends blocked calls with ErrClosed"},
-		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []Rule{ruleP1}, Needs: []string{"OpenLying"},
+		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []rule{ruleP1}, Needs: []string{"OpenLying"},
 			run:   probeRefusesLyingStore,
 			Shows: "a store that ignores conditions does not open"},
-		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
 			run: func(f *fixture) {
 				quarantined(f, CorruptShard, CorruptMember)
 			}, Shows: "a record that does not decode is never granted and blocks nothing else"},
-		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "OversizedRecordInStore", Rules: []rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
 			run: func(f *fixture) {
 				quarantined(f, OversizeShard)
 			}, Shows: "the same for a record that is far too large"},
-		{Area: area, Property: "ImpossibleRecordInStore", Rules: []Rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "ImpossibleRecordInStore", Rules: []rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
 			run: func(f *fixture) {
 				quarantined(f, ImpossibleShard)
 			}, Shows: "the same for a token that was never granted"},
-		{Area: area, Property: "DamagedHead", Rules: []Rule{ruleA4, ruleD1}, Needs: []string{"Tamper"}, run: damagedHead,
+		{Area: area, Property: "DamagedHead", Rules: []rule{ruleA4, ruleD1}, Needs: []string{"Tamper"}, run: damagedHead,
 			Shows: "an unreadable head fails commits, bars grants, permits release"},
-		{Area: area, Property: "DamagedEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: damagedEntry,
+		{Area: area, Property: "DamagedEntry", Rules: []rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: damagedEntry,
 			Shows: "an unreadable entry fails reads of its log, and nothing else"},
-		{Area: area, Property: "LostEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: lostEntry,
+		{Area: area, Property: "LostEntry", Rules: []rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: lostEntry,
 			Shows: "a log that lacks entries which its head names is damaged, and never a shorter one"},
-		{Area: area, Property: "OddItem", Rules: []Rule{ruleL2, ruleD1}, Needs: []string{"Tamper"}, run: oddItem,
+		{Area: area, Property: "OddItem", Rules: []rule{ruleL2, ruleD1}, Needs: []string{"Tamper"}, run: oddItem,
 			Shows: "an item under a key that no item can have is left out of lists, and views name it"},
 	}
 }
@@ -122,8 +122,8 @@ func rightTakenAway(f *fixture) {
 	}
 }
 
-// quiesce waits until no cancelled call can take effect. It commits an empty put, which takes the
-// number of any commit still in flight.
+// quiesce waits until no canceled call can still take effect. To ensure this, it commits an empty
+// value under the number that a commit in flight would use.
 func (f *fixture) quiesce(m *member, fence driver.Fence) {
 	f.t.Helper()
 	if !f.eventually(f.patience(), func() bool {
@@ -192,8 +192,8 @@ func cancelledCallBlocksNobody(f *fixture) {
 	machine.AtMost("after cancelled calls another process's claim, commit and heartbeat", time.Since(start), 5*time.Second)
 }
 
-// short returns a context that ends soon, for calls without an answer. Its cause is an error that
-// would be an answer elsewhere, and must not be one here.
+// The returned context soon ends, for calls that get no answer. Its cause is an error that a store
+// might return. A call must not report this cause as the store's answer.
 func (f *fixture) short() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(f.ctx, 60*time.Millisecond, driver.ErrSessionLost)
 }
@@ -299,7 +299,7 @@ func writeSentOnce(f *fixture) {
 		before := f.store.Calls().Writes
 		ctx, cancel := context.WithCancel(f.ctx)
 		c := begin(func() error { return call.do(ctx) })
-		bound := time.Second // some stores first find out whether an earlier call was applied
+		bound := time.Second // some stores first determine whether an earlier call was applied
 		if call.name == "Commit" {
 			bound = f.patience()
 		}
@@ -381,7 +381,7 @@ func closedBackend(f *fixture) {
 	f.must(ruleE1, a.b.Info().Backend != "" && a.b.Info().Namespace != "", "Info of a closed backend is %+v", a.b.Info())
 }
 
-// badNames returns names that no shard, node or key may have.
+// badNames returns names that are invalid for shards, nodes and keys.
 func badNames() []string {
 	return []string{
 		"", ".", "..", ".a", "-a", "a/", "/a", "a//b", "../a", "a/../b", "a\x00b", "a b", "a\n", "a%2Fb", "%00", "ä",
@@ -642,8 +642,7 @@ func quarantined(f *fixture, kinds ...Tampering) {
 	}
 }
 
-// isDamaged reports whether an error names a damaged record of the shard, and does not ask for a
-// retry.
+// isDamaged reports whether err identifies a damaged record of the shard and is not ErrRetry.
 func isDamaged(err error, shard driver.ShardID) bool {
 	d, ok := errors.AsType[*driver.DamagedError](err)
 	return ok && errors.Is(err, driver.ErrDamaged) && !errors.Is(err, driver.ErrRetry) && d.Shard == shard &&
@@ -661,7 +660,7 @@ func namedIn(damaged []*driver.DamagedError, name string) bool {
 	return false
 }
 
-// named checks that a full view names the damaged record.
+// A full view must list the damaged record.
 func (f *fixture) named(what Tampering, name string, v *driver.View) {
 	f.t.Helper()
 	f.must(ruleD1, namedIn(v.Damaged, name), "%s: the view does not name it; it names %v", what, v.Damaged)
@@ -689,8 +688,8 @@ func damagedHead(f *fixture) {
 	b.beat()
 }
 
-// refusedHead claims a shard whose head is damaged, as seen shows it. A store may find the damage
-// only after it granted the claim. It may do so once.
+// refusedHead claims a shard with a damaged head. The results of seen are used as Claim.Seen. A
+// store may grant the claim once before it detects the damage.
 func (m *member) refusedHead(shard driver.ShardID, seen func() driver.Owner) {
 	f := m.f
 	f.t.Helper()
@@ -784,8 +783,8 @@ func oddItem(f *fixture) {
 	f.must(ruleD1, a.write(at, 2, put("k2", "v")).Err == nil, "a commit beside it is refused")
 }
 
-// tailing tails all logs from now on. The function that it returns reports whether the tail
-// delivers an entry of a shard, directly or in a head, within the limit for news.
+// tailing starts tailing all logs. The function that it returns reports whether the tail delivers a
+// shard's entry, directly or in a head, within the time limit for news.
 func (f *fixture) tailing(b driver.Backend) func(driver.ShardID, driver.Seq) bool {
 	f.t.Helper()
 	page, err := b.TailLog(f.ctx, "", 10)

@@ -9,29 +9,30 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Guard is a fence that a backend offers in addition to Commit, for the application's own writes
-// to the same store (F1).
+// Guard is a fence that a backend provides in addition to Commit. A Guard protects the
+// application's own writes to the same store (F1).
 type Guard struct {
-	// Name is the name of the method that offers it, such as "FenceTx".
+	// Name is the name of the method that provides the fence, such as "FenceTx".
 	Name string
 
-	// Waits reports whether a change of owner waits for a write that has begun.
+	// Waits reports whether a change of owner waits for writes in progress.
 	Waits bool
 
-	// Begin puts the fence before a write. The backend b is one that the Store opened. write adds a
-	// text to the application's data, in the same step of the store as the check of the fence. It
-	// is called at most once. A write that is not sent is abandoned when ctx ends. An error of
-	// either function matches driver.ErrFenced if the fence refused the write, and another error of
-	// the closed set if nothing was written (E1).
+	// Begin prepares a fenced write through b, which Store opened, and returns the function that
+	// makes the write. That function adds a text to the application's data, in the step in which
+	// the store checks the fence. The suite calls it at most once. If ctx ends before the write is
+	// sent, the write is abandoned. If the fence refuses the write, an error from either function
+	// matches driver.ErrFenced. If nothing is written for another reason, the error matches another
+	// error of the closed set (E1).
 	Begin func(ctx context.Context, b driver.Backend, fence driver.Fence) (write func(ctx context.Context, text string) error, err error)
 
 	// Texts returns the texts that have been written.
 	Texts func(ctx context.Context) ([]string, error)
 }
 
-func fenceCases() []Case {
-	return []Case{
-		guarded("AcceptedWhileCurrent", []Rule{ruleF1}, "a guarded write takes effect under the shard's latest grant, and under no other",
+func fenceCases() []testCase {
+	return []testCase{
+		guarded("AcceptedWhileCurrent", []rule{ruleF1}, "a guarded write takes effect under the shard's latest grant, and under no other",
 			acceptedWhileCurrent),
 		refusedAfter("Takeover", "a takeover", func(f *fixture, a, b *member, fence driver.Fence) {
 			f.evict(a)
@@ -50,16 +51,16 @@ func fenceCases() []Case {
 			a.release(fence)
 			a.acquire(fence.Shard)
 		}),
-		guarded("BegunBeforeTakeover", []Rule{ruleF1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
+		guarded("BegunBeforeTakeover", []rule{ruleF1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
 			begunBeforeTakeover),
-		guarded("RacesTakeover", []Rule{ruleF1}, "guarded writes that race a change of owner take effect before it or never",
+		guarded("RacesTakeover", []rule{ruleF1}, "guarded writes that race a change of owner take effect before it or never",
 			guardedRacesTakeover),
-		guarded("ForkedStore", []Rule{ruleF1, ruleI2}, "no lease of before a failover that lost grants passes",
+		guarded("ForkedStore", []rule{ruleF1, ruleI2}, "no lease of before a failover that lost grants passes",
 			guardedForkedStore, "Snapshot", "Fork"),
-		{Area: "Fence", Property: "RestoreOlderStore", Rules: []Rule{ruleF1, ruleI1}, Needs: []string{"Snapshot", "Guards"},
+		{Area: "Fence", Property: "RestoreOlderStore", Rules: []rule{ruleF1, ruleI1}, Needs: []string{"Snapshot", "Guards"},
 			run:   guardedRestoredStore,
 			Shows: "a process that found that an older copy was restored has no guarded write accepted"},
-		guarded("RaisedFloor", []Rule{ruleF1, ruleI1}, "a fence that no longer commits after the floor was raised passes nowhere",
+		guarded("RaisedFloor", []rule{ruleF1, ruleI1}, "a fence that no longer commits after the floor was raised passes nowhere",
 			guardedRaisedFloor, "RaiseFloor"),
 	}
 }
@@ -68,12 +69,12 @@ func fenceCases() []Case {
 type guard struct {
 	*fixture
 	Guard
-	shard driver.ShardID // different from those of the case's other guards
+	shard driver.ShardID // each guard of a case has a different shard
 }
 
-// guarded returns a case that runs with each guard.
-func guarded(property string, rules []Rule, shows string, run func(g *guard), needs ...string) Case {
-	return Case{Area: "Fence", Property: property, Rules: rules, Shows: shows, Needs: append(needs, "Guards"),
+// guarded returns a case that runs once for each guard.
+func guarded(property string, rules []rule, shows string, run func(g *guard), needs ...string) testCase {
+	return testCase{Area: "Fence", Property: property, Rules: rules, Shows: shows, Needs: append(needs, "Guards"),
 		run: func(f *fixture) {
 			for _, g := range f.store.Guards {
 				run(&guard{f, g, driver.ShardID("by-" + g.Name)})
@@ -81,7 +82,6 @@ func guarded(property string, rules []Rule, shows string, run func(g *guard), ne
 		}}
 }
 
-// once begins a write and sends it through a member's backend.
 func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	ctx, cancel := context.WithCancel(g.ctx)
 	defer cancel()
@@ -92,7 +92,6 @@ func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	return write(ctx, text)
 }
 
-// write calls once until its error is not ErrRetry.
 func (g *guard) write(m *member, fence driver.Fence, text string) (err error) {
 	g.retry(func() error {
 		err = g.once(m, fence, text)
@@ -108,7 +107,6 @@ func (g *guard) texts() []string {
 	return texts
 }
 
-// accepts checks that a fence passes through a member's backend.
 func (g *guard) accepts(m *member, fence driver.Fence, when string) {
 	g.t.Helper()
 	text := string(newID())
@@ -117,7 +115,6 @@ func (g *guard) accepts(m *member, fence driver.Fence, when string) {
 	g.must(ruleF1, slices.Contains(g.texts(), text), "%s of %s %s was accepted, and nothing is written", g.Name, m.node, when)
 }
 
-// refuses checks that a fence is refused through a member's backend.
 func (g *guard) refuses(m *member, fence driver.Fence, when string, want ...error) {
 	g.t.Helper()
 	text := string(newID())
@@ -157,8 +154,8 @@ func acceptedWhileCurrent(g *guard) {
 	g.accepts(a, fence, "under the latest grant, whose session was evicted,")
 }
 
-func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence driver.Fence)) Case {
-	return guarded("RefusedAfter"+how, []Rule{ruleF1}, "a guarded write is refused after "+what, func(g *guard) {
+func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence driver.Fence)) testCase {
+	return guarded("RefusedAfter"+how, []rule{ruleF1}, "a guarded write is refused after "+what, func(g *guard) {
 		a, b := g.join("a"), g.join("b")
 		fence := a.acquire(g.shard)
 		g.accepts(a, fence, "under the current grant")
@@ -172,7 +169,7 @@ func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence dri
 	})
 }
 
-// observerOf returns a member as another process knows it that has seen nothing yet.
+// observerOf returns a copy of m on the backend of another process, which has read nothing yet.
 func (f *fixture) observerOf(m *member) *member {
 	f.t.Helper()
 	c := *m
@@ -199,20 +196,21 @@ func begunBeforeTakeover(g *guard) {
 	var r driver.AcquireResult
 	taken := begin(func() error { r = b.claim(claim); return r.Err })
 	g.waiting(taken)
-	for range 20 { // more than the round trips of a takeover
+	for range 20 { // more than the number of round trips of a takeover
 		_, _ = b.b.Get(g.ctx, driver.PingShard, "0")
 	}
 	early, err := taken.early()
 	g.must(ruleF1, !early || err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
 	err = write(ctx, text)
-	// A takeover through another door need not wait. In that case, the write is refused.
+	// A takeover through another door need not wait. If it does not wait, the store refuses the
+	// write.
 	refused := err != nil && g.store.OpenOther != nil && driver.NotApplied(err)
 	g.must(ruleF1, (err == nil || refused) && slices.Contains(g.texts(), text) == (err == nil), "%s does not keep what it has proven: %v",
 		g.Name, err)
 	if !early {
 		<-taken.answer
 	}
-	if r.Err != nil { // it gave up waiting
+	if r.Err != nil { // the takeover gave up waiting
 		r = b.claim(claim)
 	}
 	g.must(ruleF1, r.Err == nil, "a takeover after a guarded write answers %v", r.Err)
@@ -220,7 +218,7 @@ func begunBeforeTakeover(g *guard) {
 }
 
 func guardedRacesTakeover(g *guard) {
-	const chunk, most = 4, 30 // takeovers of a shard, and writes that race one takeover
+	const chunk, most = 4, 30 // number of takeovers of a shard, and of writes that race one takeover
 	holder, rival := g.joinOn(g.open(), "a"), g.joinOn(g.open(), "b")
 	judge := g.join("judge")
 	written, raced := 0, 0
@@ -297,7 +295,7 @@ func guardedForkedStore(g *guard) {
 		lost = b.preempt(g.shard)
 		g.accepts(b, lost, "under a grant that is lost later")
 	})
-	// This happens before any call makes the namespace continue under the new history.
+	// The test makes these writes before any call that moves the namespace to the new history.
 	for _, fence := range []driver.Fence{kept, lost} {
 		for _, m := range []*member{a, b} {
 			text := string(newID())

@@ -14,13 +14,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// fixture is the state of a case: a fresh namespace, the backends opened in it, and the ways to
-// fail. Methods that end the case may be called only in the case's own goroutine. These are fail,
-// setup, and all methods without an error result.
+// fixture is the state of a case: a fresh namespace, its open backends, and the methods that report
+// failures. Only the case's goroutine may call methods that can end the case: fail, setup, and all
+// methods without an error result.
 type fixture struct {
 	t     T
 	h     *Harness
-	c     Case
+	c     testCase
 	store *Store
 	ctx   context.Context // ends a little before the case's time-out
 
@@ -34,21 +34,21 @@ type fixture struct {
 	observer   *member
 	ringer     *member
 	restarts   int
-	opened     int // by open
+	opened     int // number of backends opened by open
 }
 
-func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
+func newFixture(t T, h *Harness, c testCase, store *Store) *fixture {
 	f := &fixture{t: t, h: h, c: c, store: store}
 	f.ctx, f.cancel = context.WithTimeout(t.Context(), h.timeout()*8/10)
 	return f
 }
 
-// labels returns the labels of the goroutines that the case starts, including those inside the
+// labels returns the labels of the goroutines that the case starts, including goroutines inside the
 // backend.
 func (f *fixture) labels() pprof.LabelSet { return pprof.Labels(leakLabel, f.t.Name()) }
 
-// broken reports that a rule is broken, and continues.
-func (f *fixture) broken(r Rule, format string, args ...any) {
+// broken reports a broken rule, and lets the case continue.
+func (f *fixture) broken(r rule, format string, args ...any) {
 	f.t.Helper()
 	f.record(fmt.Sprintf("%s %s: %s: %s", r, r.Title(), fmt.Sprintf(format, args...), r.Explain()))
 	for _, declared := range f.c.Rules {
@@ -59,14 +59,14 @@ func (f *fixture) broken(r Rule, format string, args ...any) {
 	f.record(fmt.Sprintf("the case does not declare rule %s", r))
 }
 
-// fail reports that a rule is broken and ends the case.
-func (f *fixture) fail(r Rule, format string, args ...any) {
+// fail reports a broken rule and ends the case.
+func (f *fixture) fail(r rule, format string, args ...any) {
 	f.t.Helper()
 	f.broken(r, format, args...)
 	runtime.Goexit()
 }
 
-func (f *fixture) must(r Rule, ok bool, format string, args ...any) {
+func (f *fixture) must(r rule, ok bool, format string, args ...any) {
 	f.t.Helper()
 	if !ok {
 		f.fail(r, format, args...)
@@ -79,7 +79,7 @@ func (f *fixture) Errorf(format string, args ...any) {
 	f.record(fmt.Sprintf(format, args...))
 }
 
-// setup ends the case if a preparing step failed.
+// setup ends the case if a preparatory step failed.
 func (f *fixture) setup(step string, err error) {
 	f.t.Helper()
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *fixture) record(message string) {
 	f.t.Errorf("%s", message)
 }
 
-// abandon reports a hung case. Later reports of its goroutines are lost.
+// abandon reports a hung case. Later reports from that case's goroutines are lost.
 func (f *fixture) abandon(format string, args ...any) {
 	f.t.Helper()
 	f.Errorf(format, args...)
@@ -128,7 +128,6 @@ func (f *fixture) result() (failures []string, skipReason string) {
 	return f.failures, f.skipReason
 }
 
-// finish closes every backend that the case opened.
 func (f *fixture) finish() {
 	f.cancel()
 	f.mu.Lock()
@@ -149,7 +148,6 @@ func (f *fixture) keep(b driver.Backend) driver.Backend {
 	return b
 }
 
-// open opens another backend, as another process would.
 func (f *fixture) open() driver.Backend {
 	f.t.Helper()
 	f.mu.Lock()
@@ -164,7 +162,7 @@ func (f *fixture) open() driver.Backend {
 	return b
 }
 
-// tryOpen opens a backend with a context that ends when open has returned (X1).
+// tryOpen calls open with a context that ends when open has returned (X1).
 func (f *fixture) tryOpen(open func(context.Context) (driver.Backend, error)) (driver.Backend, error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -175,8 +173,7 @@ func (f *fixture) tryOpen(open func(context.Context) (driver.Backend, error)) (d
 	return f.keep(b), nil
 }
 
-// wire opens a backend behind a wire. The case is skipped unless have reports that the wire has the
-// fault.
+// wire opens a backend behind a Wire, and skips the case if the Wire lacks the fault.
 func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wire) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -190,7 +187,7 @@ func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wi
 	return b, w
 }
 
-// read returns a backend with which the case reads and that no member uses.
+// The case's own reads use this backend, which belongs to no member.
 func (f *fixture) read() driver.Backend {
 	f.t.Helper()
 	if f.reader == nil {
@@ -207,7 +204,6 @@ type member struct {
 	node string
 }
 
-// join opens a backend and joins under a node label.
 func (f *fixture) join(node string) *member {
 	f.t.Helper()
 	return f.joinOn(f.open(), node)
@@ -220,7 +216,7 @@ func (f *fixture) joinOn(b driver.Backend, node string) *member {
 	return &member{Session: s, f: f, b: b, node: node}
 }
 
-// tryJoin joins. It tries again if it lost a race against another join.
+// tryJoin joins through b, and tries again if another join wins a race.
 func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, err error) {
 	f.retry(func() error {
 		s, err = b.Join(f.ctx, m)
@@ -229,7 +225,7 @@ func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, 
 	return s, err
 }
 
-// retry repeats a call that returns driver.ErrRetry, up to a limit.
+// retry repeats a call, up to a limit, while the call returns driver.ErrRetry.
 func (f *fixture) retry(call func() error) {
 	for try := range 100 {
 		if err := call(); !errors.Is(err, driver.ErrRetry) {
@@ -274,7 +270,7 @@ func (f *fixture) evict(m *member) {
 	}
 }
 
-// beatOf reads the version of a session's record.
+// beatOf returns the version of a session's record.
 func (f *fixture) beatOf(id driver.SessionID) (driver.Version, bool) {
 	f.t.Helper()
 	v, err := f.read().Observe(f.ctx, driver.ObserveQuery{Beats: []driver.Beat{{Session: id}}})
@@ -287,7 +283,6 @@ func (f *fixture) beatOf(id driver.SessionID) (driver.Version, bool) {
 	return 0, false
 }
 
-// state reads the full state of the namespace.
 func (f *fixture) state() *driver.View {
 	f.t.Helper()
 	return f.stateOf(f.read())
@@ -314,7 +309,6 @@ func ownerIn(v *driver.View, shard driver.ShardID) driver.Owner {
 	return driver.Owner{}
 }
 
-// isMember reports whether a session has a record.
 func (f *fixture) isMember(id driver.SessionID) bool {
 	f.t.Helper()
 	for _, m := range f.state().Members {
@@ -332,7 +326,7 @@ func (f *fixture) head(shard driver.ShardID) driver.Head {
 	return page.Head
 }
 
-// log reads the whole log of a shard, from the entry after the one given.
+// log returns all entries of a shard's log after the given entry.
 func (f *fixture) log(shard driver.ShardID, after driver.Seq) []driver.Entry {
 	f.t.Helper()
 	return f.logOf(f.read(), shard, after)
@@ -352,7 +346,6 @@ func (f *fixture) logOf(b driver.Backend, shard driver.ShardID, after driver.Seq
 	}
 }
 
-// get returns an item, or nil if it does not exist.
 func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
 	f.t.Helper()
 	it, err := f.read().Get(f.ctx, shard, key)
@@ -360,7 +353,8 @@ func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
 	return it
 }
 
-// suspect tries to evict one version of a session. An error of the call becomes the item's.
+// suspect tries to evict a session whose record has the given version. The result includes any
+// error.
 func (m *member) suspect(id driver.SessionID, v driver.Version) (r driver.EvictResult) {
 	m.f.retry(func() error {
 		r = driver.EvictResult{}
@@ -375,7 +369,6 @@ func (m *member) suspect(id driver.SessionID, v driver.Version) (r driver.EvictR
 	return r
 }
 
-// claim tries one claim. An error of the call becomes the item's.
 func (m *member) claim(c driver.Claim) (r driver.AcquireResult) {
 	m.f.retry(func() error {
 		r = m.claimCtx(m.f.ctx, c)
@@ -388,7 +381,6 @@ func (m *member) claimCtx(ctx context.Context, c driver.Claim) driver.AcquireRes
 	return grant(m.Acquire(ctx, []driver.Claim{c}))
 }
 
-// transfer tries one hand-over. An error of the call becomes the item's.
 func (m *member) transfer(fence driver.Fence, to driver.SessionID) (r driver.AcquireResult) {
 	m.f.retry(func() error {
 		r = m.transferCtx(m.f.ctx, fence, to)
@@ -408,7 +400,7 @@ func grant(res []driver.AcquireResult, err error) driver.AcquireResult {
 	return res[0]
 }
 
-// single returns the error of a call with one item, or an error if it has not exactly one result.
+// single returns err, or an error if a call with one item did not return exactly one result.
 func single(n int, err error) error {
 	if err == nil && n != 1 {
 		return fmt.Errorf("%d results for one item", n)
@@ -416,13 +408,11 @@ func single(n int, err error) error {
 	return err
 }
 
-// acquire takes a free shard.
 func (m *member) acquire(shard driver.ShardID) driver.Fence {
 	m.f.t.Helper()
 	return m.take(driver.Claim{Shard: shard, Seen: m.f.owner(shard)})
 }
 
-// preempt takes a shard from any holder.
 func (m *member) preempt(shard driver.ShardID) driver.Fence {
 	m.f.t.Helper()
 	return m.take(driver.Claim{Shard: shard, Seen: m.f.owner(shard), Preempt: true})
@@ -459,7 +449,6 @@ func (m *member) beat() {
 	m.f.setup(m.node+" beats", err)
 }
 
-// write tries one commit. An error of the call becomes the item's.
 func (m *member) write(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) (r driver.CommitResult) {
 	m.f.retry(func() error {
 		r = m.writeCtx(m.f.ctx, newWrite(fence, number, ops...))
@@ -480,7 +469,7 @@ func newWrite(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) drive
 	return driver.Write{Fence: fence, Number: number, Nonce: newNonce(), Ops: ops}
 }
 
-// commit writes with the next number, and must succeed.
+// commit writes ops under the next number. The write must succeed.
 func (m *member) commit(fence driver.Fence, ops ...driver.Op) driver.Head {
 	m.f.t.Helper()
 	r := m.write(fence, m.f.head(fence.Shard).Number+1, ops...)
@@ -504,7 +493,6 @@ func appendOp(payload string) driver.Op {
 	return driver.Op{Kind: driver.OpAppend, Value: []byte(payload)}
 }
 
-// appendUnique appends an entry with a unique payload.
 func appendUnique() driver.Op { return appendOp(string(newID())) }
 
 func trim(through driver.Seq) driver.Op { return driver.Op{Kind: driver.OpTrim, Through: through} }

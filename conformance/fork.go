@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// rollBack makes the store forget the writes of lose, and announce another history.
+// rollBack makes the store discard the writes made by lose, and report a different history.
 func (f *fixture) rollBack(lose func()) {
 	f.t.Helper()
 	restore, err := f.store.Snapshot(f.ctx)
@@ -17,7 +17,7 @@ func (f *fixture) rollBack(lose func()) {
 	f.setup("fork", f.store.Fork(f.ctx))
 }
 
-// forkedStore: the first callers are processes that know nothing.
+// forkedStore tests a fork after which processes that know nothing about the store call it first.
 func forkedStore(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	kept := a.acquire("s")
@@ -81,8 +81,8 @@ func forkedStore(f *fixture) {
 	}
 }
 
-// forkedStoreAware: the first call is a claim of a process that knew the store before. Then the
-// store also forgets the failover, and another one follows.
+// forkedStoreAware tests a fork after which a process that knew the store makes the first claim.
+// The store later loses this failover too, and another failover follows.
 func forkedStoreAware(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	granted := map[driver.Token]bool{a.acquire("s").Token: true}
@@ -108,7 +108,8 @@ func forkedStoreAware(f *fixture) {
 	}
 }
 
-// forkedStoreCommit: an entry under the token of a lost entry would pass for it.
+// forkedStoreCommit tests a commit after a fork. A reader could mistake a new entry for a lost one
+// if both had the same token.
 func forkedStoreCommit(f *fixture) {
 	a := f.join("a")
 	kept := a.acquire("s")
@@ -119,7 +120,8 @@ func forkedStoreCommit(f *fixture) {
 	f.must(ruleI2, errors.Is(again.Err, driver.ErrFenced), "the commit again answers %v; want ErrFenced", again.Err)
 }
 
-// forkedStoreOldest: neither the store nor a process knows the earlier promotion.
+// forkedStoreOldest tests a promotion when neither the store nor any process remembers the earlier
+// promotion.
 func forkedStoreOldest(f *fixture) {
 	a := f.join("a")
 	kept := a.acquire("s")

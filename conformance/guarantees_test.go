@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/proof/figures"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // TestGuarantees compares docs/internals/guarantees.md with the reports in docs/reports.
@@ -21,7 +21,7 @@ import (
 func TestGuarantees(t *testing.T) {
 	t.Parallel()
 	const path = "../docs/internals/guarantees.md"
-	reports, err := conformance.ReadReports("../docs/reports", "memory", "sqlite", "postgres", "mysql", "etcd",
+	reports, err := suite.ReadDir("../docs/reports", conformance.Cases(), "memory", "sqlite", "postgres", "mysql", "etcd",
 		"consul", "zookeeper", "redis")
 	if err != nil {
 		t.Fatal(err)
@@ -32,16 +32,16 @@ func TestGuarantees(t *testing.T) {
 		}
 	}
 	for _, r := range reports {
-		if len(r.Measures) == 0 || len(r.With(conformance.Failed)) > 0 {
+		if len(r.Measures) == 0 || len(r.With(suite.Failed)) > 0 {
 			t.Errorf("the report of %s has %d measures and %d failures: make it again", r.Backend, len(r.Measures),
-				len(r.With(conformance.Failed)))
+				len(r.With(suite.Failed)))
 		}
 		if f := r.Faults; f != nil && (f.Failed > 0 || f.Damage > 0 || f.Overlap > 0 || f.Long.None > 0 || f.Told < f.Evicted) {
 			t.Errorf("the system suite on %s found %+v", r.Backend, f)
 		}
 	}
 	var tables bytes.Buffer
-	if err := conformance.WriteMarkdown(&tables, reports...); err != nil {
+	if err := suite.WriteMarkdown(&tables, conformance.Cases(), reports...); err != nil {
 		t.Fatal(err)
 	}
 	old, err := os.ReadFile(path)
@@ -76,16 +76,16 @@ func TestFaultRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runs := &conformance.FaultRuns{TTL: 500 * time.Millisecond, Runs: 20, Accepted: 23456, Ambiguous: 70, Resolved: 60,
-		Median: 0.876, Alone: figures.Times{N: 7, Median: 0.9, P99: 1, Most: 1.04},
-		Long: figures.Long{Struck: 4, Away: 3, Still: 2, Slow: 1}, Evicted: 9, Told: 9}
-	control := &conformance.FaultRuns{Control: true, Runs: 20, Failed: 19, Damage: 123}
-	for _, f := range []*conformance.FaultRuns{runs, control} {
+	runs := &suite.Figures{TTL: 500 * time.Millisecond, Runs: 20, Accepted: 23456, Ambiguous: 70, Resolved: 60,
+		Median: 0.876, Alone: suite.Times{N: 7, Median: 0.9, P99: 1, Most: 1.04},
+		Long: suite.Long{Struck: 4, Away: 3, Still: 2, Slow: 1}, Evicted: 9, Told: 9}
+	control := &suite.Figures{Control: true, Runs: 20, Failed: 19, Damage: 123}
+	for _, f := range []*suite.Figures{runs, control} {
 		if err := f.Save(dir, "b"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	reports, err := conformance.ReadReports(dir, "b", "c")
+	reports, err := suite.ReadDir(dir, conformance.Cases(), "b", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestFaultRuns(t *testing.T) {
 		t.Fatalf("got %+v", reports)
 	}
 	var tables bytes.Buffer
-	if err := conformance.WriteMarkdown(&tables, reports...); err != nil {
+	if err := suite.WriteMarkdown(&tables, conformance.Cases(), reports...); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -112,15 +112,15 @@ func TestFaultRuns(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "a.json"), filepath.Join(dir, "c.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conformance.ReadReports(dir); err == nil {
+	if _, err := suite.ReadDir(dir, conformance.Cases()); err == nil {
 		t.Error("a report under another backend's name was read without an error")
 	}
 }
 
-// TestCasesTakeTheirPlace runs cases separately, and finds them in the one report.
+// TestCasesTakeTheirPlace runs cases separately, and finds their outcomes in one report.
 func TestCasesTakeTheirPlace(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv(conformance.ReportDir, dir)
+	t.Setenv(suite.ReportDir, dir)
 	const name = "Chaos/WipeStore"
 	path := filepath.Join(dir, "model.json")
 	if err := os.WriteFile(path, []byte(`{"backend":"model","results":[{"case":"`+name+
@@ -128,12 +128,12 @@ func TestCasesTakeTheirPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("run", func(t *testing.T) { conformance.TestCases(t, modelHarness(none), name) })
-	reports, err := conformance.ReadReports(dir)
+	reports, err := suite.ReadDir(dir, conformance.Cases())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := reports[0].With(conformance.Passed); len(got) != 2 || len(reports[0].Results()) != 2 {
-		t.Errorf("got %+v, want both cases passed", reports[0].Results())
+	if got := reports[0].With(suite.Passed); len(got) != 2 || len(reports[0].Results) != 2 {
+		t.Errorf("got %+v, want both cases passed", reports[0].Results)
 	}
 }
 
@@ -146,36 +146,30 @@ func TestReportFile(t *testing.T) {
 			return memory.Open(ctx, store, "report", nil)
 		}}
 	}}
-	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Chaos/WipeStore")
+	short, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Chaos/WipeStore")
 	if err != nil {
 		t.Fatal(err)
 	}
+	report := short.Of()
 	report.Limits = driver.Limits{BatchItems: 7, WriteOps: 8, WriteBytes: 9, PollPeriod: 10, MinTTL: 11}
-	report.Measures = []conformance.Measure{{Name: "steps", Value: 12345.6, Unit: "/s"}}
+	report.Measures = []suite.Measure{{Name: "steps", Value: 12345.6, Unit: "/s"}}
 	var file bytes.Buffer
-	if err := report.WriteJSON(&file); err != nil {
+	if err := short.WriteJSON(&file); err != nil {
 		t.Fatal(err)
 	}
-	again, err := conformance.ReadReport(&file)
+	again, err := suite.Read(&file, conformance.Cases())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range report.Results() {
-		r.Elapsed = 0
-		found := false
-		for _, got := range again.Results() {
-			found = found || reflect.DeepEqual(got, r)
-		}
-		if !found {
-			t.Errorf("%+v was not read back: %+v", r, again.Results())
-		}
+	if !reflect.DeepEqual(again.Results, report.Results) {
+		t.Errorf("%+v was read back as %+v", report.Results, again.Results)
 	}
 	if again.Backend != "memory" || again.Limits != report.Limits ||
 		!reflect.DeepEqual(again.Measures, report.Measures) {
 		t.Errorf("got back %+v, want %+v", again, report)
 	}
 	var tables bytes.Buffer
-	if err := conformance.WriteMarkdown(&tables, again); err != nil {
+	if err := suite.WriteMarkdown(&tables, conformance.Cases(), again); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -186,7 +180,7 @@ func TestReportFile(t *testing.T) {
 			t.Errorf("the tables lacks %q:\n%s", want, tables.String())
 		}
 	}
-	if _, err := conformance.ReadReport(strings.NewReader("{")); err == nil {
+	if _, err := suite.Read(strings.NewReader("{"), nil); err == nil {
 		t.Error("half a report was read without an error")
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-func historyCases() []Case {
+func historyCases() []testCase {
 	const area = "History"
-	return []Case{
-		{Area: area, Property: "LastLeases", Rules: []Rule{ruleR3}, run: lastLeases,
+	return []testCase{
+		{Area: area, Property: "LastLeases", Rules: []rule{ruleR3}, run: lastLeases,
 			Shows: "after each change of owner the last four leases of a shard have node, times and end"},
-		{Area: area, Property: "Unwatched", Rules: []Rule{ruleR3}, run: unwatchedHistory,
+		{Area: area, Property: "Unwatched", Rules: []rule{ruleR3}, run: unwatchedHistory,
 			Shows: "writers that read a shard's record, or have just written it, keep its history"},
-		{Area: area, Property: "Damaged", Rules: []Rule{ruleR3, ruleD1}, Needs: []string{"Tamper"}, run: damagedHistory,
+		{Area: area, Property: "Damaged", Rules: []rule{ruleR3, ruleD1}, Needs: []string{"Tamper"}, run: damagedHistory,
 			Shows: "a history that is damaged is reported, bars no grant, and continues"},
-		{Area: area, Property: "CostsNoCall", Rules: []Rule{ruleR3}, Needs: []string{"Calls"}, alone: true, run: historyCostsNoCall,
+		{Area: area, Property: "CostsNoCall", Rules: []rule{ruleR3}, Needs: []string{"Calls"}, alone: true, run: historyCostsNoCall,
 			Shows: "hand-overs of a shard cost as many calls as those of a lock, which has no history"},
 	}
 }
@@ -33,7 +33,8 @@ func (f *fixture) historian(shard driver.ShardID) ([]driver.Grant, error) {
 	return h.History(f.ctx, shard)
 }
 
-// history returns the store's history of a shard without its times, which must be within this case.
+// history checks that the times in a shard's history are within this case, and returns the history
+// without them.
 func (f *fixture) history(shard driver.ShardID, begin time.Time) []driver.Grant {
 	f.t.Helper()
 	all, err := f.historian(shard)
@@ -73,7 +74,7 @@ func lastLeases(f *fixture) {
 		}
 	}
 	check("nothing")
-	look := func() { // core has observed before it claims or transfers anything
+	look := func() { // core observes before it claims or transfers a shard
 		for _, m := range []*member{a, b, c} {
 			f.stateOf(m.b)
 		}
@@ -82,7 +83,7 @@ func lastLeases(f *fixture) {
 	fence := a.acquire("s")
 	ends("", "a")
 	check("the first claim")
-	for range 4 { // more often than a store has room for
+	for range 4 { // more often than a store can record
 		a.release(fence)
 		ends(driver.EndReleased, "")
 		check("a release")
@@ -121,12 +122,12 @@ func lastLeases(f *fixture) {
 	f.must(ruleR3, len(all) == 0, "a lock has the history %v", all)
 }
 
-// unwatchedHistory has writers that observe nothing.
+// unwatchedHistory tests the history of a shard whose writers observe nothing.
 func unwatchedHistory(f *fixture) {
 	begin := time.Now()
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
-	for range 2 { // immediately, before any watch can deliver
+	for range 2 { // immediately, before any watch can deliver changes
 		r := a.transfer(fence, a.ID())
 		f.setup("transfer", r.Err)
 		fence = r.Fence
@@ -160,7 +161,7 @@ func damagedHistory(f *fixture) {
 	f.must(ruleR3, last.Node == "b" && last.End == driver.EndReleased, "the history goes on with %v, %v", all, err)
 }
 
-// historyCostsNoCall compares the calls for hand-overs of a shard and of a lock, in turns.
+// historyCostsNoCall compares how many calls the hand-overs of a shard and of a lock need.
 func historyCostsNoCall(f *fixture) {
 	const rounds = 8
 	f.history("s", time.Now())

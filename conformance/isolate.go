@@ -7,18 +7,18 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// isolatedPatience limits a call to a server that is cut off.
+// isolatedPatience limits the duration of a call to a server that is cut off.
 const isolatedPatience = time.Second
 
-// briefly makes a call that may wait for servers that cannot be reached.
+// briefly makes a call that may wait for unreachable servers, with a time limit.
 func (f *fixture) briefly(call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(f.ctx, isolatedPatience)
 	defer cancel()
 	return call(ctx)
 }
 
-// isolatedMaster: a takeover would lose data that no other server has, so the caller must not rely
-// on such data.
+// isolatedMaster tests writes to a server that is cut off. A takeover loses data that no other
+// server has, so these writes must not succeed.
 func isolatedMaster(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	kept := a.acquire("s")
@@ -48,7 +48,7 @@ func isolatedMaster(f *fixture) {
 		}
 	}
 	f.setup("promote", promote(f.ctx))
-	f.reader = nil // its server is cut off
+	f.reader = nil // the reader's server is cut off
 	fresh := f.join("fresh")
 	f.must(ruleI2, f.isMember(a.ID()), "the session of a holder is gone after a takeover of the store")
 	r := fresh.claim(driver.Claim{Shard: "s", Seen: f.owner("s"), Preempt: true})
@@ -56,7 +56,6 @@ func isolatedMaster(f *fixture) {
 	f.must(ruleI2, f.head("s").Number == 1, "the head after a takeover is %+v; want one commit", f.head("s"))
 }
 
-// glimpse is a reader's answer.
 type glimpse struct {
 	number driver.WriteNo
 	seq    driver.Seq
@@ -65,7 +64,7 @@ type glimpse struct {
 	owned  bool
 }
 
-// isolatedReads: a reader is never ahead of the server that takes over.
+// isolatedReads tests that a reader never sees data that the takeover loses.
 func isolatedReads(f *fixture) {
 	a := f.join("a")
 	kept := a.acquire("s")
@@ -74,7 +73,7 @@ func isolatedReads(f *fixture) {
 	tail, err := reader.TailLog(f.ctx, "", 10)
 	f.setup("tail", err)
 	look := func(r driver.Backend, cursor driver.Cursor) (g glimpse) {
-		// If a call was refused, its data was not seen.
+		// A failed call returns no data to the reader.
 		_ = f.briefly(func(ctx context.Context) error {
 			page, err := r.ReadLog(ctx, "s", 0, 10)
 			if err == nil {
@@ -114,7 +113,7 @@ func isolatedReads(f *fixture) {
 	}
 	promote, err := f.store.Isolate(f.ctx)
 	f.setup("isolate", err)
-	_ = f.briefly(func(ctx context.Context) error { // readers must not see its effect
+	_ = f.briefly(func(ctx context.Context) error { // readers must not see the effect of this call
 		return a.writeCtx(ctx, newWrite(kept, 2, appendOp("2"), driver.Op{Kind: driver.OpPut, Key: "k", Value: []byte("2")},
 			driver.Op{Kind: driver.OpPut, Key: "l", Value: []byte("2")})).Err
 	})

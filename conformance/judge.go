@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// recorder returns a recorder of the members' calls on their shards and of the answers, for
-// judge.
+// recorder returns a Recorder for judge. It collects the members' calls on their shards, and the
+// answers.
 func (f *fixture) recorder() *history.Recorder {
 	f.t.Helper()
 	r, err := history.NewRecorder(f.c.Name())
@@ -16,14 +16,13 @@ func (f *fixture) recorder() *history.Recorder {
 	return r
 }
 
-// recorded returns the same member with its calls recorded.
+// The result is a copy of the member whose calls r records.
 func (m *member) recorded(r *history.Recorder) *member {
 	c := *m
 	c.Session = history.WrapSession(m.Session, r)
 	return &c
 }
 
-// accepted returns the number of acknowledged commits to a shard.
 func accepted(r *history.Recorder, shard driver.ShardID) int {
 	n := 0
 	for _, op := range r.History().Operations {
@@ -34,8 +33,8 @@ func accepted(r *history.Recorder, shard driver.ShardID) int {
 	return n
 }
 
-// judge reads the whole logs of shards, which must be untrimmed. It fails the case for answers that
-// no order of the store could explain, at most five times for each rule. No call may be in flight.
+// judge reads the complete, untrimmed logs of shards. It reports at most five answers per rule that
+// no order of the operations could explain. No call may be in flight.
 func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	f.t.Helper()
 	b := history.Wrap(f.read(), r)
@@ -47,10 +46,11 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	}
 	all := r.History().Operations
 	for _, shard := range shards {
-		// Each is judged alone, because a store may take a claim for a repetition of another
-		// claim that saw the same token. Its answer then has a token from before its call.
+		// The check treats each shard separately. A store may mistake a claim for a repetition of
+		// another claim that saw the same token. The answer then has a token that was granted
+		// before the call.
 		of := slices.DeleteFunc(slices.Clone(all), func(op history.Operation) bool { return op.Shard != shard })
-		said := map[Rule]int{}
+		said := map[rule]int{}
 		for _, found := range history.Check(&history.History{Operations: of}, nil) {
 			rule := contractRule(found.Rule)
 			if said[rule]++; said[rule] <= 5 {
@@ -60,10 +60,10 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	}
 }
 
-// contractRule returns the rule of the contract that a finding breaks. Package history also names
-// rules of the state machine.
-func contractRule(rule string) Rule {
-	switch rule {
+// contractRule returns the contract rule that a finding breaks. Package history also reports rules
+// of the state machine.
+func contractRule(found string) rule {
+	switch found {
 	case "S1":
 		return ruleA1
 	case "S2":
@@ -75,5 +75,5 @@ func contractRule(rule string) Rule {
 	case "L2", "T1", "T2", "T3", "T4":
 		return ruleL1
 	}
-	return Rule(rule)
+	return rule(found)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// KVFaults puts a faulty network in front of one store of package kv. Pass wrap's result to
-// kv.Open instead of the store. wire provides the faults, for [Store.OpenFaulty]. Its Hold and
-// DropReplies affect only writes and heartbeats. Calls that fail because of Cut may not have
-// been sent.
+// KVFaults simulates a faulty network in front of one store of package kv. Pass the result of wrap,
+// instead of the store, to kv.Open. Return wire from [Store.OpenFaulty] to let the suite control
+// the faults. Hold and DropReplies affect only writes and heartbeats. If Cut makes a call fail, the
+// call may have been sent.
 func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	l := new(kvfault.Link)
 	const writes = kvfault.Write | kvfault.Heartbeat
@@ -42,10 +42,10 @@ func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	}
 }
 
-// KVDamage is for [Store.Tamper]. It returns the key of the record that a tampering damages, in a
-// namespace of package kv, and the bytes to write there. The bytes differ each time. It returns
-// false for a kind that writes no other bytes. most is roughly the number of bytes that the store
-// accepts.
+// KVDamage helps to implement [Store.Tamper] in a namespace of package kv. KVDamage returns the key
+// of the record to damage, and the bytes to write under this key. The bytes differ on each call.
+// Unless the kind of tampering replaces the record's bytes, ok is false. The most argument is the
+// approximate number of bytes that the store accepts.
 func KVDamage(namespace string, what Tampering, name string, most int) (key, value string, ok bool) {
 	keys, shard := kvkeys.Keys(namespace), driver.ShardID(name)
 	switch what {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// The harness of a backend over package kv offers the faults of its network in three lines.
+// The harness of a backend over package kv provides network faults in three lines.
 func ExampleKVFaults() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

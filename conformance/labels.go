@@ -10,22 +10,22 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func labelCases() []Case {
+func labelCases() []testCase {
 	const area = "Labels"
-	return []Case{
-		{Area: area, Property: "Bounded", Rules: []Rule{ruleM3}, run: labelsBounded,
+	return []testCase{
+		{Area: area, Property: "Bounded", Rules: []rule{ruleM3}, run: labelsBounded,
 			Shows: "restarts under new labels leave a bounded number of records"},
-		{Area: area, Property: "OfTheLivingStay", Rules: []Rule{ruleM3}, run: labelsOfTheLivingStay,
+		{Area: area, Property: "OfTheLivingStay", Rules: []rule{ruleM3}, run: labelsOfTheLivingStay,
 			Shows: "a live session's label stays, and its successor supersedes it"},
-		{Area: area, Property: "IdNeverRevived", Rules: []Rule{ruleM3}, run: removedLabelRevivesNoID,
+		{Area: area, Property: "IdNeverRevived", Rules: []rule{ruleM3}, run: removedLabelRevivesNoID,
 			Shows: "an id stays used after its label's record was removed"},
-		{Area: area, Property: "LateJoinFails", Rules: []Rule{ruleM3}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateJoinFails", Rules: []rule{ruleM3}, Needs: []string{"Wire.Hold"},
 			run:   removedLabelKeepsLateJoinOut,
 			Shows: "a join that arrives after its label was removed creates nothing"},
 	}
 }
 
-// nodeLabels returns the namespace's labels. The case is skipped if the backend cannot list them.
+// nodeLabels returns the namespace's labels, or skips the case if the backend cannot list them.
 func (f *fixture) nodeLabels() []string {
 	f.t.Helper()
 	l, ok := f.read().(driver.LabelLister)
@@ -37,7 +37,7 @@ func (f *fixture) nodeLabels() []string {
 	return labels
 }
 
-// restartAnew joins a process under a new label, and ends it.
+// restartAnew joins a process under a new label, and ends the process.
 func (f *fixture) restartAnew() driver.Member {
 	f.t.Helper()
 	f.restarts++
@@ -63,8 +63,7 @@ func labelsBounded(f *fixture) {
 		if (n+1)%every != 0 {
 			continue
 		}
-		// In addition to the idle labels, there are the member's, the observer's and the last
-		// one.
+		// The namespace also has the labels of the member, the observer and the last process.
 		labels, most := f.nodeLabels(), driver.MaxIdleLabels+3
 		f.must(ruleM3, len(labels) <= most, "after %d restarts under new labels %d have a record; want at most %d", n+1,
 			len(labels), most)
@@ -75,7 +74,7 @@ func labelsBounded(f *fixture) {
 func labelsOfTheLivingStay(f *fixture) {
 	b := f.open()
 	living := map[string]driver.SessionID{}
-	for i := range 8 { // the removed labels may be chosen at random
+	for i := range 8 { // the store may remove labels at random
 		node := fmt.Sprint(i)
 		living[node] = f.joinOn(b, node).ID()
 	}
@@ -117,7 +116,7 @@ func removedLabelRevivesNoID(f *fixture) {
 func removedLabelKeepsLateJoinOut(f *fixture) {
 	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
 	f.nodeLabels()
-	f.restartAnew() // so that the late join is not the namespace's first
+	f.restartAnew() // the late join must not be the namespace's first
 	me := f.newcomer(b, "0")
 	release := w.Hold()
 	err := f.held(200*time.Millisecond, func(ctx context.Context) error {

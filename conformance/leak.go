@@ -7,12 +7,10 @@ import (
 	"strings"
 )
 
-// leakLabel is the profiler label that a case's goroutines inherit. It distinguishes a leak from
-// goroutines outside the case.
+// leakLabel is the profiler label that a case's goroutines, and no others, inherit.
 const leakLabel = "tenure-conformance-case"
 
-// labelled returns the stacks of the goroutines with a label, one per group of
-// equal stacks.
+// labelled returns the distinct stacks of the goroutines with a label.
 func labelled(value string) []string {
 	var b bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {

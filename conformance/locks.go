@@ -10,33 +10,33 @@ import (
 
 const lockName driver.ShardID = driver.LockPrefix + "invoice-123"
 
-func lockCases() []Case {
+func lockCases() []testCase {
 	const area = "Locks"
-	return []Case{
-		{Area: area, Property: "TokensIncrease", Rules: []Rule{ruleR2, ruleA2}, run: lockTokens,
+	return []testCase{
+		{Area: area, Property: "TokensIncrease", Rules: []rule{ruleR2, ruleA2}, run: lockTokens,
 			Shows: "a lock that was free has a greater token each time, whatever the claimer saw of it before"},
-		{Area: area, Property: "FutureToken", Rules: []Rule{ruleR2}, run: lockFuture,
+		{Area: area, Property: "FutureToken", Rules: []rule{ruleR2}, run: lockFuture,
 			Shows: "a claim that saw a token that was never granted damages nothing"},
-		{Area: area, Property: "HeldIsRefused", Rules: []Rule{ruleR2, ruleA1}, run: lockHeld,
+		{Area: area, Property: "HeldIsRefused", Rules: []rule{ruleR2, ruleA1}, run: lockHeld,
 			Shows: "a lock that a living member holds is refused, whatever the claimer saw of it"},
-		{Area: area, Property: "RepeatedClaim", Rules: []Rule{ruleR2, ruleA3}, run: lockRepeated,
+		{Area: area, Property: "RepeatedClaim", Rules: []rule{ruleR2, ruleA3}, run: lockRepeated,
 			Shows: "a repeated claim of a lock finds its own success, and no other's"},
-		{Area: area, Property: "ZombieRefused", Rules: []Rule{ruleR2, ruleF1, ruleR1}, run: lockZombie,
+		{Area: area, Property: "ZombieRefused", Rules: []rule{ruleR2, ruleF1, ruleR1}, run: lockZombie,
 			Shows: "under a lock that was released no write, transfer or release has an effect, also once another holds it"},
-		{Area: area, Property: "ReleaseIsSeen", Rules: []Rule{ruleR2, ruleO1}, run: lockReleaseSeen,
+		{Area: area, Property: "ReleaseIsSeen", Rules: []rule{ruleR2, ruleO1}, run: lockReleaseSeen,
 			Shows: "an observer that saw a lock's holder sees the release"},
-		{Area: area, Property: "DeadHolders", Rules: []Rule{ruleR2, ruleR1}, run: lockOfTheDead,
+		{Area: area, Property: "DeadHolders", Rules: []rule{ruleR2, ruleR1}, run: lockOfTheDead,
 			Shows: "another member releases the lock of a session that ended"},
-		{Area: area, Property: "CommitsStay", Rules: []Rule{ruleR2, ruleL3, ruleF1}, run: lockWithHead,
+		{Area: area, Property: "CommitsStay", Rules: []rule{ruleR2, ruleL3, ruleF1}, run: lockWithHead,
 			Shows: "what was committed under a lock stays, and its numbers go on"},
-		{Area: area, Property: "DamagedHead", Rules: []Rule{ruleR2, ruleD1, ruleA4}, Needs: []string{"Tamper"},
+		{Area: area, Property: "DamagedHead", Rules: []rule{ruleR2, ruleD1, ruleA4}, Needs: []string{"Tamper"},
 			run:   lockDamagedHead,
 			Shows: "a lock whose head is damaged is granted to no member, whatever the claimer saw of it"},
-		{Area: area, Property: "ReleaseRacesCommit", Rules: []Rule{ruleR2, ruleF1}, run: lockReleaseRace,
+		{Area: area, Property: "ReleaseRacesCommit", Rules: []rule{ruleR2, ruleF1}, run: lockReleaseRace,
 			Shows: "a commit beside the release counts at the next grant, or is refused"},
-		{Area: area, Property: "ClaimRacesRelease", Rules: []Rule{ruleR2, ruleA1}, run: lockClaimRace,
+		{Area: area, Property: "ClaimRacesRelease", Rules: []rule{ruleR2, ruleA1}, run: lockClaimRace,
 			Shows: "of claims beside a release one at most is granted"},
-		{Area: area, Property: "RecordsAreBounded", Rules: []Rule{ruleR2}, run: lockRecords,
+		{Area: area, Property: "RecordsAreBounded", Rules: []rule{ruleR2}, run: lockRecords,
 			Shows: "thousands of names that were locked once leave a bounded number of records"},
 	}
 }
@@ -51,7 +51,7 @@ func lockTokens(f *fixture) {
 		if i%3 == 1 {
 			saw.Token = newest
 		} else if i%3 == 2 {
-			saw.Token = other.Token // a token that this lock never had
+			saw.Token = other.Token // this lock never had this token
 		}
 		r := m.claim(driver.Claim{Shard: lockName, Seen: saw})
 		f.must(ruleR2, r.Err == nil, "claim %d of a free lock, seen as %+v, answers %v", i, saw, r.Err)
@@ -128,7 +128,7 @@ func lockZombie(f *fixture) {
 			"a dead fence changed the record from %+v to %+v %s", want, got, when)
 	}
 	harmless("while it is free", driver.Owner{})
-	for range 3 { // a record that is created again must not be taken for an earlier one
+	for range 3 { // a record that is created again must not be mistaken for an earlier one
 		fence := b.acquire(lockName)
 		harmless("while another one holds it", seen(fence))
 		b.release(fence)

@@ -13,39 +13,39 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func logCases() []Case {
+func logCases() []testCase {
 	const area = "Log"
-	return []Case{
-		{Area: area, Property: "Contiguous", Rules: []Rule{ruleL1, ruleL2}, run: logContiguous,
+	return []testCase{
+		{Area: area, Property: "Contiguous", Rules: []rule{ruleL1, ruleL2}, run: logContiguous,
 			Shows: "entries count from 1 without gaps; pages begin after the entry named"},
-		{Area: area, Property: "TokensNonDecreasing", Rules: []Rule{ruleL1}, run: tokensNonDecreasing,
+		{Area: area, Property: "TokensNonDecreasing", Rules: []rule{ruleL1}, run: tokensNonDecreasing,
 			Shows: "entries carry their lease's token, which never decreases"},
-		{Area: area, Property: "WrongNumberConflicts", Rules: []Rule{ruleF2, ruleL1}, run: wrongNumberConflicts,
+		{Area: area, Property: "WrongNumberConflicts", Rules: []rule{ruleF2, ruleL1}, run: wrongNumberConflicts,
 			Shows: "an append that expects another head is refused and uses no number"},
-		{Area: area, Property: "NoGapUnderConcurrency", Rules: []Rule{ruleL1, ruleL2, ruleF1}, run: noGapUnderConcurrency,
+		{Area: area, Property: "NoGapUnderConcurrency", Rules: []rule{ruleL1, ruleL2, ruleF1}, run: noGapUnderConcurrency,
 			Shows: "under concurrent commits readers see prefixes without gaps"},
-		{Area: area, Property: "FirstStartedLastCommitted", Rules: []Rule{ruleL4}, run: firstStartedLastCommitted,
+		{Area: area, Property: "FirstStartedLastCommitted", Rules: []rule{ruleL4}, run: firstStartedLastCommitted,
 			Shows: "a tail misses no entry when commits overlap and finish out of order"},
-		{Area: area, Property: "TailBlocksAndWakes", Rules: []Rule{ruleL4, ruleO2}, run: tailBlocksAndWakes,
+		{Area: area, Property: "TailBlocksAndWakes", Rules: []rule{ruleL4, ruleO2}, run: tailBlocksAndWakes,
 			Shows: "a tail waits for the next entry and returns it"},
-		{Area: area, Property: "TailResumes", Rules: []Rule{ruleL4}, run: tailResumes,
+		{Area: area, Property: "TailResumes", Rules: []rule{ruleL4}, run: tailResumes,
 			Shows: "a cursor resumes where it was taken, in another process too"},
-		{Area: area, Property: "TailAllShards", Rules: []Rule{ruleL4}, run: tailAllShards,
+		{Area: area, Property: "TailAllShards", Rules: []rule{ruleL4}, run: tailAllShards,
 			Shows: "one tail has every shard's entries, later shards included, in bounded pages"},
-		{Area: area, Property: "ResetCarriesHeads", Rules: []Rule{ruleL4}, run: resetCarriesHeads,
+		{Area: area, Property: "ResetCarriesHeads", Rules: []rule{ruleL4}, run: resetCarriesHeads,
 			Shows: "an empty or foreign cursor gets every shard's head"},
-		{Area: area, Property: "TailNeverSkipsTrimmed", Rules: []Rule{ruleL4}, run: tailNeverSkipsTrimmed,
+		{Area: area, Property: "TailNeverSkipsTrimmed", Rules: []rule{ruleL4}, run: tailNeverSkipsTrimmed,
 			Shows: "a tail whose next entries were trimmed gets a reset"},
-		{Area: area, Property: "TailResetAfterCompaction", Rules: []Rule{ruleL4}, Needs: []string{"Compact"},
+		{Area: area, Property: "TailResetAfterCompaction", Rules: []rule{ruleL4}, Needs: []string{"Compact"},
 			run:   tailResetAfterCompaction,
 			Shows: "after a compaction a tail gets every entry or a reset"},
-		{Area: area, Property: "TrimmedIsReported", Rules: []Rule{ruleL3}, run: trimmedIsReported,
+		{Area: area, Property: "TrimmedIsReported", Rules: []rule{ruleL3}, run: trimmedIsReported,
 			Shows: "a read below the oldest entry names the oldest"},
-		{Area: area, Property: "SeqSurvivesFullTrim", Rules: []Rule{ruleL3, ruleL1}, run: seqSurvivesFullTrim,
+		{Area: area, Property: "SeqSurvivesFullTrim", Rules: []rule{ruleL3, ruleL1}, run: seqSurvivesFullTrim,
 			Shows: "numbers continue after a full trim and a new owner"},
-		{Area: area, Property: "NonceResolvesUnknown", Rules: []Rule{ruleF1}, run: nonceResolvesUnknown,
+		{Area: area, Property: "NonceResolvesUnknown", Rules: []rule{ruleF1}, run: nonceResolvesUnknown,
 			Shows: "the head's number, nonce and token settle an unknown outcome"},
-		{Area: area, Property: "MaxSizeEntries", Rules: []Rule{ruleL2}, run: maxSizeEntries,
+		{Area: area, Property: "MaxSizeEntries", Rules: []rule{ruleL2}, run: maxSizeEntries,
 			Shows: "entries of the largest size are read and tailed in pages"},
 	}
 }
@@ -151,8 +151,8 @@ func noGapUnderConcurrency(f *fixture) {
 	f.judge(rec, shard)
 }
 
-// readPrefixes reads a log repeatedly until done, and checks that each page continues where the
-// last one ended.
+// readPrefixes reads a log until done is closed, and checks that each page continues where the
+// previous one ended.
 func (f *fixture) readPrefixes(b driver.Backend, shard driver.ShardID, done <-chan struct{}) {
 	var at driver.Seq
 	var token driver.Token
@@ -195,7 +195,7 @@ type tailer struct {
 	resets int
 }
 
-// tail starts a tailer that is up to date when tail returns.
+// tail returns a new tailer that is up to date.
 func (f *fixture) tail(b driver.Backend) *tailer {
 	f.t.Helper()
 	t := &tailer{f: f, b: b, at: map[driver.ShardID]driver.Seq{}, got: map[driver.ShardID][]driver.Entry{}}
@@ -203,7 +203,7 @@ func (f *fixture) tail(b driver.Backend) *tailer {
 	return t
 }
 
-// next takes one page. After a reset, it catches up with ReadLog.
+// next reads one page of the tail. After a reset, it uses ReadLog to catch up.
 func (t *tailer) next(ctx context.Context, most int) error {
 	page, err := t.b.TailLog(ctx, t.cursor, most)
 	if err != nil {
@@ -234,8 +234,8 @@ func (t *tailer) next(ctx context.Context, most int) error {
 	return nil
 }
 
-// beforeLastCommit returns how many entries a page has before those of its last commit, which need
-// not be split.
+// beforeLastCommit returns the number of entries on a page before those of its last commit. A store
+// may keep all entries of a commit on one page.
 func beforeLastCommit(page []driver.Entry) int {
 	n := len(page)
 	for n > 0 && page[n-1].Shard == page[len(page)-1].Shard && page[n-1].Number == page[len(page)-1].Number {
@@ -278,8 +278,7 @@ func (t *tailer) catchUp(ctx context.Context, h driver.ShardHead) error {
 	return nil
 }
 
-// until reads pages until every shard has reached its sequence number in want. It reports whether
-// they did within a limit.
+// The result is true if every shard reaches its sequence number in want within the time limit.
 func (t *tailer) until(want map[driver.ShardID]driver.Seq) bool {
 	ctx, cancel := context.WithTimeout(t.f.ctx, t.f.prompt(t.b))
 	defer cancel()
@@ -320,7 +319,7 @@ func firstStartedLastCommitted(f *fixture) {
 		together(times(writers, func(k int) {
 			size := 1 << rand.N(7)
 			if k == i%writers {
-				size = min(64<<10, limit/2) // for the slow reader
+				size = min(64<<10, limit/2) // the size of an entry for the slow reader
 			}
 			n := written[k] + 1
 			r := m.write(fences[k], driver.WriteNo(n), driver.Op{Kind: driver.OpAppend, Value: make([]byte, size)})

@@ -10,36 +10,29 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
-
-// Measure is one number about a backend, taken on a store of the harness while the suite runs
-// nothing else.
-type Measure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-}
 
 const (
 	// measureFor limits each measurement of a rate.
 	measureFor = time.Second
-	// measureIdle is how long an idle process is watched.
+	// measureIdle is how long the suite watches an idle process.
 	measureIdle = 3 * time.Second
 )
 
-// Measure determines the limits and measures of the report. It runs as a case, which may hang
-// or fail.
-func (r *Report) Measure(t T, h Harness) {
+// measure adds the limits and measurements to the report. It runs as a case because it may hang or
+// fail.
+func measure(t T, h Harness, r *suite.Report) {
 	t.Helper()
 	var m measurement
-	c := Case{
-		Area: "Measure", Property: "Bounds", Rules: []Rule{ruleA6, ruleM1, ruleO2, ruleO3, ruleE1}, Shows: "the cost of calls", alone: true,
+	c := testCase{
+		Area: "Measure", Property: "Bounds", Rules: []rule{ruleA6, ruleM1, ruleO2, ruleO3, ruleE1}, Shows: "the cost of calls", alone: true,
 		run: func(f *fixture) {
 			m.f = f
 			m.run()
 		},
 	}
-	scratch := new(Report)
+	scratch := new(suite.Report)
 	if t.Run("Measure", func(t T) { runCase(t, &h, c, scratch) }) {
 		r.Limits, r.Measures = m.limits, m.found
 	}
@@ -48,11 +41,11 @@ func (r *Report) Measure(t T, h Harness) {
 type measurement struct {
 	f      *fixture
 	limits driver.Limits
-	found  []Measure
+	found  []suite.Measure
 }
 
 func (m *measurement) add(value float64, unit, format string, args ...any) {
-	m.found = append(m.found, Measure{Name: fmt.Sprintf(format, args...), Value: value, Unit: unit})
+	m.found = append(m.found, suite.Measure{Name: fmt.Sprintf(format, args...), Value: value, Unit: unit})
 }
 
 func (m *measurement) run() {
@@ -107,10 +100,10 @@ func (m *measurement) run() {
 	m.held(a, fence)
 }
 
-// held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat
-// each third of the TTL. The heartbeat must be answered before the trust of the one before it ends,
-// after nine tenths of a TTL. At the same time, another process commits without a pause, and this
-// one appends.
+// The figure is the shortest TTL at which a member would have kept its trust. A heartbeat is due in
+// each third of the TTL. A heartbeat is trusted for nine tenths of a TTL, so the answer to the next
+// heartbeat must arrive within that time. During the measurement, another process commits without a
+// pause, and this process appends.
 func (m *measurement) held(a *member, fence driver.Fence) {
 	f := m.f
 	head, busy := f.head(fence.Shard), f.join("busy")
@@ -132,13 +125,13 @@ func (m *measurement) held(a *member, fence driver.Fence) {
 			slowest = max(slowest, time.Since(begin))
 		}
 	})
-	const spare = 0.9 - 1.0/3 // share of a TTL in which the answer must come
+	const spare = 0.9 - 1.0/3 // the share of a TTL within which the answer must arrive
 	m.add(float64(slowest)/spare/float64(time.Millisecond), "ms",
 		"shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
 }
 
-// handOver measures the time of a planned change of owner: from the transfer to the first commit of
-// the successor, which learns of its lease from its view.
+// handOver measures how long a planned change of owner takes, from the transfer to the successor's
+// first commit. The successor learns of its lease from its view.
 func (m *measurement) handOver(a *member, view *mirror) {
 	f := m.f
 	b := f.join("successor")
@@ -181,12 +174,12 @@ func (m *measurement) idle() {
 	m.add(math.Round(float64(used.Writes)*perMinute), "/min", "writes of it, heartbeats aside")
 }
 
-// median returns the median of n durations of f, in milliseconds.
 func median(n int, f func()) float64 { return milliseconds(timed(n, f)) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// timed returns the median of n durations of f, each after preparations that do not count.
+// timed returns the median duration of n calls to f. The functions in prepare run before each call,
+// and their time is excluded.
 func timed(n int, f func(), prepare ...func()) time.Duration {
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -201,7 +194,7 @@ func timed(n int, f func(), prepare ...func()) time.Duration {
 	return took[n/2]
 }
 
-// rate calls f for a second and returns the sum of its results per second.
+// rate calls f repeatedly for a second, and returns the sum of its results per second.
 func rate(f func() int) float64 {
 	done, begin := 0, time.Now()
 	for range ample.During(measureFor, 0) {

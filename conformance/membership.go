@@ -12,52 +12,52 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func membershipCases() []Case {
+func membershipCases() []testCase {
 	const area = "Membership"
-	return append([]Case{
-		{Area: area, Property: "JoinTellsAll", Rules: []Rule{ruleM3, ruleO1}, run: joinTellsAll,
+	return append([]testCase{
+		{Area: area, Property: "JoinTellsAll", Rules: []rule{ruleM3, ruleO1}, run: joinTellsAll,
 			Shows: "a view has everything that a member joined with"},
-		{Area: area, Property: "LateJoinFails", Rules: []Rule{ruleM3}, Needs: []string{"Wire.Hold"}, run: lateJoinFails,
+		{Area: area, Property: "LateJoinFails", Rules: []rule{ruleM3}, Needs: []string{"Wire.Hold"}, run: lateJoinFails,
 			Shows: "a join that arrives after a later one creates nothing"},
-		{Area: area, Property: "RepeatedJoinFails", Rules: []Rule{ruleM3}, run: repeatedJoinFails,
+		{Area: area, Property: "RepeatedJoinFails", Rules: []rule{ruleM3}, run: repeatedJoinFails,
 			Shows: "a used id cannot join again, alive or dead"},
-		{Area: area, Property: "RacingJoins", Rules: []Rule{ruleM3}, run: racingJoins,
+		{Area: area, Property: "RacingJoins", Rules: []rule{ruleM3}, run: racingJoins,
 			Shows: "simultaneous joins of one label succeed; those that supersede may report not applied"},
-		{Area: area, Property: "BeatChangesVersion", Rules: []Rule{ruleM1}, run: beatChangesVersion,
+		{Area: area, Property: "BeatChangesVersion", Rules: []rule{ruleM1}, run: beatChangesVersion,
 			Shows: "each heartbeat raises the record's version"},
-		{Area: area, Property: "BeatNeedsOnlyExistence", Rules: []Rule{ruleM1, ruleI1}, Needs: []string{"Wire.DropReplies"}, run: beatNeedsOnlyExistence,
+		{Area: area, Property: "BeatNeedsOnlyExistence", Rules: []rule{ruleM1, ruleI1}, Needs: []string{"Wire.DropReplies"}, run: beatNeedsOnlyExistence,
 			Shows: "a heartbeat's lost reply does not end the session"},
-		{Area: area, Property: "BeatAfterCancelledBeat", Rules: []Rule{ruleM1, ruleI1}, run: beatAfterCancelledBeat,
+		{Area: area, Property: "BeatAfterCancelledBeat", Rules: []rule{ruleM1, ruleI1}, run: beatAfterCancelledBeat,
 			Shows: "overlapping and cancelled heartbeats do not end the session"},
-		{Area: area, Property: "BeatAfterEvictIsLost", Rules: []Rule{ruleM1}, run: beatAfterEvictIsLost,
+		{Area: area, Property: "BeatAfterEvictIsLost", Rules: []rule{ruleM1}, run: beatAfterEvictIsLost,
 			Shows: "an evicted session can only release, and write until the next grant"},
-		{Area: area, Property: "BeatAfterCloseIsLost", Rules: []Rule{ruleM1}, run: beatAfterCloseIsLost,
+		{Area: area, Property: "BeatAfterCloseIsLost", Rules: []rule{ruleM1}, run: beatAfterCloseIsLost,
 			Shows: "the same for a closed session; closing twice succeeds"},
-		{Area: area, Property: "EvictExactVersionOnly", Rules: []Rule{ruleM2}, run: evictExactVersionOnly,
+		{Area: area, Property: "EvictExactVersionOnly", Rules: []rule{ruleM2}, run: evictExactVersionOnly,
 			Shows: "an evict of another version fails and reports the present one"},
-		{Area: area, Property: "EvictLosesToBeat", Rules: []Rule{ruleM1, ruleM2}, run: evictLosesToBeat,
+		{Area: area, Property: "EvictLosesToBeat", Rules: []rule{ruleM1, ruleM2}, run: evictLosesToBeat,
 			Shows: "of a heartbeat and an evict that race exactly one succeeds"},
-		{Area: area, Property: "LossIsExplained", Rules: []Rule{ruleM1, ruleM3, ruleX1}, run: lossIsExplained,
+		{Area: area, Property: "LossIsExplained", Rules: []rule{ruleM1, ruleM3, ruleX1}, run: lossIsExplained,
 			Shows: "a lost session can say who evicted or superseded it"},
-		{Area: area, Property: "CloseFreesAll", Rules: []Rule{ruleM1, ruleA1}, run: closeFreesAll,
+		{Area: area, Property: "CloseFreesAll", Rules: []rule{ruleM1, ruleA1}, run: closeFreesAll,
 			Shows: "a closed session's shards, and no others, are free immediately"},
-		{Area: area, Property: "CloseIsOneWrite", Rules: []Rule{ruleM1}, Needs: []string{"Calls"}, alone: true, run: closeIsOneWrite,
+		{Area: area, Property: "CloseIsOneWrite", Rules: []rule{ruleM1}, Needs: []string{"Calls"}, alone: true, run: closeIsOneWrite,
 			Shows: "closing costs one write, whatever the session holds"},
-		{Area: area, Property: "SupersedeEndsFormer", Rules: []Rule{ruleM3}, run: supersedeEndsFormer,
+		{Area: area, Property: "SupersedeEndsFormer", Rules: []rule{ruleM3}, run: supersedeEndsFormer,
 			Shows: "a superseding join ends its former session in one write, and no other"},
-		{Area: area, Property: "TwoLiveSameNameNeverShare", Rules: []Rule{ruleM3, ruleA1}, run: twoLiveSameNameNeverShare,
+		{Area: area, Property: "TwoLiveSameNameNeverShare", Rules: []rule{ruleM3, ruleA1}, run: twoLiveSameNameNeverShare,
 			Shows: "two live sessions under one label are two members"},
-		{Area: area, Property: "IdNeverRevived", Rules: []Rule{ruleM1, ruleM3}, run: idNeverRevived,
+		{Area: area, Property: "IdNeverRevived", Rules: []rule{ruleM1, ruleM3}, run: idNeverRevived,
 			Shows: "an id whose record is gone never returns"},
-		{Area: area, Property: "IdNeverRevivedOnReconnect", Rules: []Rule{ruleM1, ruleM3}, Needs: []string{"Wire.Cut"}, run: idNeverRevivedOnReconnect,
+		{Area: area, Property: "IdNeverRevivedOnReconnect", Rules: []rule{ruleM1, ruleM3}, Needs: []string{"Wire.Cut"}, run: idNeverRevivedOnReconnect,
 			Shows: "a reconnect revives no evicted session"},
-		{Area: area, Property: "BeatCostConstant", Rules: []Rule{ruleM1}, Needs: []string{"Calls"}, alone: true, run: beatCostConstant,
+		{Area: area, Property: "BeatCostConstant", Rules: []rule{ruleM1}, Needs: []string{"Calls"}, alone: true, run: beatCostConstant,
 			Shows: "a heartbeat costs the same with one shard and with many"},
-		{Area: area, Property: "BeatsNotBehindWrites", Rules: []Rule{ruleE4}, alone: true, run: beatsNotBehindWrites,
+		{Area: area, Property: "BeatsNotBehindWrites", Rules: []rule{ruleE4}, alone: true, run: beatsNotBehindWrites,
 			Shows: "heartbeats and pings pass while the process writes all it can"},
-		{Area: area, Property: "SilentServerIsLeft", Rules: []Rule{ruleE4}, Needs: []string{"OpenSeveral"}, run: silentServer,
+		{Area: area, Property: "SilentServerIsLeft", Rules: []rule{ruleE4}, Needs: []string{"OpenSeveral"}, run: silentServer,
 			Shows: "no heartbeat or call waits for its time-out on a silent server"},
-		{Area: area, Property: "MissingIdentityRefused", Rules: []Rule{ruleI1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
+		{Area: area, Property: "MissingIdentityRefused", Rules: []rule{ruleI1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
 			Shows: "without Create a missing namespace is refused and not created"},
 	}, updateCases()...)
 }
@@ -83,8 +83,8 @@ func joinTellsAll(f *fixture) {
 
 func lateJoinFails(f *fixture) {
 	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
-	// Joining may take several requests, and only the last one matters. So the hold first begins
-	// before the call, and later together with it.
+	// A join may take several requests, but only the last request matters. The first attempt begins
+	// the hold before the call. Later attempts begin the hold and the call at the same time.
 	const tries = 25
 	late := map[driver.SessionID]bool{}
 	var err error
@@ -130,8 +130,8 @@ func lateJoinFails(f *fixture) {
 	})
 }
 
-// delivered waits for the answer to a write sent after the requests that a wire released, which may
-// still be on their way. The write is for a fence that never existed.
+// delivered waits until the requests that a Wire released have arrived. To detect their arrival, it
+// sends a write under a fence that never existed, and waits for the answer.
 func (f *fixture) delivered(m *member, shard driver.ShardID) {
 	f.t.Helper()
 	fence := driver.Fence{Shard: shard, Session: newID(), Token: 1}
@@ -180,7 +180,7 @@ func racingJoins(f *fixture) {
 	for i := range backends {
 		backends[i] = f.open()
 	}
-	f.rounds(20, time.Second, func(i int) { // like the processes of a host that starts
+	f.rounds(20, time.Second, func(i int) { // like the processes on a host that is starting
 		errs := make([]error, 2*n)
 		together(times(len(errs), func(k int) {
 			_, errs[k] = backends[k%n].Join(f.ctx, f.newcomer(backends[k%n], fmt.Sprintf("host-%d", i)))
@@ -255,8 +255,8 @@ func beatNeedsOnlyExistence(f *fixture) {
 	}
 }
 
-// settle repeats a harmless call while its outcome is unknown, as after a fault that broke
-// connections, up to a limit.
+// settle repeats a harmless call, up to a limit, while its outcome is unknown, for example after a
+// fault that broke connections.
 func (f *fixture) settle(call func() error) error {
 	var err error
 	f.eventually(f.patience(), func() bool {
@@ -306,7 +306,7 @@ func beatAfterCloseIsLost(f *fixture) {
 	})
 }
 
-// lost ends a session and checks the answers of all its methods from then on.
+// lost ends a session, and then checks what its methods return.
 func (f *fixture) lost(how string, end func(*member)) {
 	f.t.Helper()
 	m, other := f.join("a"), f.join("b")
@@ -417,7 +417,7 @@ func lossIsExplained(f *fixture) {
 		got := *c.m.Session.(driver.Explainer).Explain(f.ctx)
 		f.must(ruleM1, got == c.want, "a session that was %s explains it as %+v; want %+v", c.want.Cause, got, c.want)
 	}
-	// Without the store's answer, it reports less, but in time.
+	// If the store does not answer, Explain returns in time, but with less information.
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
 	got := evicted.Session.(driver.Explainer).Explain(ctx)
@@ -438,7 +438,6 @@ func closeFreesAll(f *fixture) {
 	f.must(ruleA1, errors.Is(r.Err, driver.ErrHeld), "after another session closed, a live one's shard can be claimed: %v", r.Err)
 }
 
-// hold makes m acquire n shards in one call.
 func (m *member) hold(n int) []driver.Fence {
 	m.f.t.Helper()
 	claims := make([]driver.Claim, n)
@@ -574,7 +573,7 @@ func beatsNotBehindWrites(f *fixture) {
 	var busy atomic.Int64
 	for _, fence := range fences {
 		load.Go(func() {
-			// The pause gives the processor to a store in this process.
+			// The pause lets a store in this process run.
 			pace := time.NewTicker(time.Millisecond)
 			defer pace.Stop()
 			for n := driver.WriteNo(1); ctx.Err() == nil; <-pace.C {
@@ -589,7 +588,7 @@ func beatsNotBehindWrites(f *fixture) {
 		})
 	}
 	loaded := f.eventually(3*f.patience(), func() bool { return busy.Load() >= writers })
-	// A heartbeat is due every third of the TTL, and may take that long.
+	// A heartbeat is due after each third of the TTL, and may take a third of the TTL.
 	bound := max(limits.MinTTL, time.Second) / 3
 	beat := timed(10, m.beat)
 	ping := timed(10, func() {

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// mirror keeps the state of a namespace as Observe reports it, and checks that it never goes back.
-// Not safe for concurrent use.
+// mirror keeps a namespace's state as Observe reports it, and checks that the state never becomes
+// older. A mirror is not safe for concurrent use.
 type mirror struct {
 	f       *fixture
 	b       driver.Backend
@@ -17,12 +17,12 @@ type mirror struct {
 	shards  map[driver.ShardID]driver.Owner
 	newest  map[driver.ShardID]driver.Token
 	gone    map[driver.SessionID]bool
-	beats   map[driver.SessionID]driver.Version // asked for
+	beats   map[driver.SessionID]driver.Version // versions of the requested heartbeats
 	pages   int
 	resets  int
 }
 
-// watch starts a mirror with the full state.
+// watch returns a mirror with the full state.
 func (f *fixture) watch(b driver.Backend) *mirror {
 	f.t.Helper()
 	m := &mirror{
@@ -39,7 +39,7 @@ func (f *fixture) watch(b driver.Backend) *mirror {
 	return m
 }
 
-// next reads one page.
+// next reads one page, and applies it to the mirror.
 func (m *mirror) next(ctx context.Context) (*driver.View, error) {
 	q := driver.ObserveQuery{Since: m.cursor}
 	for id, version := range m.beats {
@@ -109,7 +109,7 @@ func (m *mirror) apply(v *driver.View) {
 	m.members, m.shards = members, shards
 }
 
-// same reports whether the mirror equals a full state.
+// The result is true if the mirror matches a full view.
 func (m *mirror) same(full *driver.View) bool {
 	if len(full.Members) != len(m.members) || len(full.Shards) != len(m.shards) {
 		return false
@@ -127,8 +127,7 @@ func (m *mirror) same(full *driver.View) bool {
 	return true
 }
 
-// until reads pages until ok returns true, and reports whether that was within the limit for
-// news.
+// The method reads pages until ok returns true or the time limit for news ends.
 func (m *mirror) until(ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(m.f.ctx, m.f.prompt(m.b))
 	defer cancel()

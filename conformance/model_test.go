@@ -18,9 +18,9 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// model is a simple second implementation of the contract: one mutex and a few maps. It shares
-// nothing with the shipped backends, so the suite is not fitted to them. For the mutants it breaks
-// one rule at a time: see bug.
+// model is a second, simple implementation of the contract: one mutex and a few maps. It shares
+// nothing with the shipped backends, so it shows that the suite is not fitted to them. For the
+// mutants, the model breaks one rule at a time (see bug).
 type model struct {
 	bug   bug
 	takes int  // items in one call; 0: any number
@@ -42,7 +42,7 @@ type model struct {
 type state struct {
 	id        string
 	rev       int64 // counts changes of members and owners; tokens come from it
-	forked    bool  // its history differs from the former one
+	forked    bool  // its history differs from the earlier one
 	floor     driver.Token
 	compacted int64
 	labels    map[string]driver.SessionID
@@ -152,8 +152,8 @@ func (m *model) note(id driver.ShardID, s *shard, end driver.End, to driver.Sess
 	}
 }
 
-// lift makes a store continue whose history has forked. Each counter grows to the clock, and so
-// beyond everything that can have been lost.
+// lift lets a store continue after its history has forked. It raises each counter to the clock's
+// value, which is above every value that may have been lost.
 func (m *model) lift(seen int64) {
 	if !m.store.forked || m.bug == noForkCheck {
 		return
@@ -300,7 +300,7 @@ func (m *model) commit(w driver.Write) driver.CommitResult {
 	return m.apply(s, w)
 }
 
-// yield lets others use the store in the middle of an operation.
+// yield lets other goroutines use the store in the middle of an operation.
 func (m *model) yield() {
 	m.mu.Unlock()
 	for range 3 {
@@ -309,7 +309,7 @@ func (m *model) yield() {
 	m.mu.Lock()
 }
 
-// pause is a longer yield, during which others can do several things.
+// pause is a longer yield, during which other goroutines can make several calls.
 func (m *model) pause() {
 	m.mu.Unlock()
 	<-time.After(time.Millisecond)
@@ -412,7 +412,8 @@ func (m *model) remove(id driver.SessionID) {
 	m.wake()
 }
 
-// join is the compare-and-set on the label's record. last is the last session that was read.
+// join is the compare-and-set on the label's record. The argument last is the last session that was
+// read.
 func (m *model) join(j driver.Member, last driver.SessionID, removals int) error {
 	now, known := m.store.labels[j.Node]
 	used := m.store.used[j.Session]
@@ -469,7 +470,7 @@ func (m *model) update(id driver.SessionID, st driver.MemberState) error {
 	return nil
 }
 
-// sweep removes the labels without a member, once there are many.
+// sweep removes labels without a member, if there are many of them.
 func (m *model) sweep() {
 	idle := map[string]driver.SessionID{}
 	for label, id := range m.store.labels {
@@ -501,7 +502,7 @@ func (m *model) evict(s driver.Suspect) driver.EvictResult {
 	return driver.EvictResult{Evicted: true}
 }
 
-// view returns the changes since a revision, or with reset everything.
+// view returns the changes since a revision or, with reset, everything.
 func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View {
 	v := &driver.View{Reset: reset, Cursor: m.cursor("view", m.store.rev)}
 	if reset {
@@ -568,7 +569,7 @@ func (m *model) position(kind string, c driver.Cursor, first, last int64) (int64
 	return at, at >= first && at <= last
 }
 
-// page returns the tail after a position, nil if it is empty.
+// page returns the tail after a position, or nil if the tail is empty.
 func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
 	end := m.store.tailed + int64(len(m.store.tail))
 	at, ok := m.position("tail", since, m.store.tailed, end)
@@ -596,7 +597,7 @@ func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
 	return p
 }
 
-// create gives the namespace an identity, if it has none.
+// create gives the namespace an identity if it has none.
 func (m *model) create() {
 	if m.store.id != "" {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// modelBackend is a process's way to a model, through a network with faults.
+// modelBackend connects a process to a model, through a network with faults.
 type modelBackend struct {
 	m         *model
 	namespace string
@@ -70,7 +70,6 @@ func (m *model) open(ctx context.Context, namespace string, create bool) (*model
 		known: map[driver.SessionID]*record{}}, nil
 }
 
-// call is a kind of round trip.
 type call int
 
 const (
@@ -78,7 +77,7 @@ const (
 	write
 )
 
-// send makes one round trip: it runs op under the store's mutex, and returns its answer.
+// send makes one round trip. It runs op under the store's mutex, and returns the answer of op.
 func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, error)) (R, error) {
 	var zero R
 	if b.closed() {
@@ -148,7 +147,7 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 		}
 		return zero, fmt.Errorf("tenure: no answer: %w", ctx.Err())
 	case <-b.ended:
-		// A write may have reached the store; a read has certainly changed nothing.
+		// A write may have reached the store, but a read has certainly changed nothing.
 		if kind == read {
 			return zero, fmt.Errorf("tenure: the backend is %w", driver.ErrClosed)
 		}
@@ -156,7 +155,7 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 	}
 }
 
-// check refuses a store that was replaced or went back.
+// check returns an error if the store was replaced or went back.
 func (b *modelBackend) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -281,7 +280,7 @@ func (b *modelBackend) History(ctx context.Context, id driver.ShardID) ([]driver
 	})
 }
 
-// block calls try at every change until there is an answer.
+// block calls try at every change until try returns an answer.
 func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R, error) {
 	for first := true; ; first = false {
 		var changed chan struct{}
@@ -432,7 +431,6 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 	})
 }
 
-// modelSession is a member of a model.
 type modelSession struct {
 	b    *modelBackend
 	id   driver.SessionID
@@ -481,8 +479,8 @@ func (s *modelSession) Beat(ctx context.Context) error {
 	return err
 }
 
-// batch sends items in calls of the batch size. do decides each item's result. With living the
-// session must have a record.
+// batch sends items in calls of the batch size. The function do decides each item's result. If
+// living is set, the session must have a record.
 func batch[I, R any](
 	ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R,
 ) ([]R, error) {

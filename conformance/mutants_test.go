@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// bug is the one rule that a model breaks. lying may be added to any.
+// bug is the rule that a model breaks. The bug lying can be combined with any other bug.
 type bug int
 
 const (
@@ -116,7 +117,7 @@ type mutant struct {
 	bug    bug
 	does   string
 	killer string
-	rule   conformance.Rule
+	rule   suite.Rule
 }
 
 func mutants() []mutant {
@@ -245,17 +246,16 @@ func modelHarness(b bug) conformance.Harness {
 	}
 }
 
-// TestModel shows that a backend that keeps the rules passes, so that a mutant's
-// bug is the only cause of its death.
+// TestModel shows that the model passes if it keeps the rules. Therefore, only its bug makes a
+// mutant fail.
 //
-// It is not parallel: cases that measure run alone.
+// It is not parallel, because cases that measure run alone.
 func TestModel(t *testing.T) {
 	conformance.Test(t, modelHarness(none))
 }
 
-// TestMutantsAreKilled runs each mutant through the case that must find it, and
-// through no other, so that a case finds its bug when it is run alone. Every case
-// has its own store, so that it does in the whole suite as well.
+// TestMutantsAreKilled runs each mutant only through the case that must find it. Every case has a
+// separate store, so a case that finds a bug alone also finds it in the whole suite.
 func TestMutantsAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants() {
@@ -266,10 +266,10 @@ func TestMutantsAreKilled(t *testing.T) {
 	}
 }
 
-// TestSlowReaderIsMeasured: the case measures the memory that a backend keeps for a
-// reader, not the store's, though both are in this process.
+// TestSlowReaderIsMeasured: the case measures the memory that a backend keeps for a reader. It does
+// not measure the store's memory, although both are in this process.
 //
-// It is not parallel: the case measures the heap.
+// It is not parallel, because the case measures the heap.
 func TestSlowReaderIsMeasured(t *testing.T) {
 	const slow = "Views/SlowReaderBounded"
 	hoards := func(b bug) conformance.Harness {
@@ -282,7 +282,7 @@ func TestSlowReaderIsMeasured(t *testing.T) {
 		return h
 	}
 	report, err := conformance.Check(t.Context(), hoards(none), slow)
-	if err != nil || len(report.With(conformance.Passed)) != 1 {
+	if err != nil || len(report.Of().With(suite.Passed)) != 1 {
 		t.Errorf("a store that keeps every entry fails %s: %v\n%v", slow, err, report)
 	}
 	m := mutant{buffersForReader, "keeps entries for a reader that sleeps", slow, "O2"}
@@ -292,20 +292,20 @@ func TestSlowReaderIsMeasured(t *testing.T) {
 	}
 }
 
-// mustDie runs the case that must find the mutant, and no other.
+// mustDie runs only the case that must find the mutant.
 func (m mutant) mustDie(t *testing.T, h conformance.Harness) {
 	t.Helper()
 	report, err := conformance.Check(t.Context(), h, m.killer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, res := range report.With(conformance.Skipped) {
+	for _, res := range report.Of().With(suite.Skipped) {
 		if strings.HasPrefix(strings.Join(res.Messages, ""), "machine too slow to tell") {
 			t.Skip(res.Messages)
 		}
 	}
-	failed := report.With(conformance.Failed)
-	if len(report.Results()) != 1 {
+	failed := report.Of().With(suite.Failed)
+	if len(report.Of().Results) != 1 {
 		t.Fatalf("%s was not run alone:\n%v", m.killer, report)
 	}
 	if len(failed) != 1 {

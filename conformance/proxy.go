@@ -2,15 +2,15 @@ package conformance
 
 import "github.com/tenure-go/tenure/internal/proof/faultproxy"
 
-// Proxy puts a TCP proxy in front of the server at address (host:port) until t ends. It returns
-// the address to use instead, and a Wire with the faults of all connections through the proxy. Use
-// it for [Store.OpenFaulty], for [Store.OpenSeveral] with a proxy for each server, and for the Cut
-// of the system suite. If the proxy cannot be made, t fails.
+// Proxy runs a TCP proxy in front of the server at address (host:port) until t ends. Proxy returns
+// the proxy's address, and a Wire that controls the faults of all connections through the proxy.
+// Use Proxy for [Store.OpenFaulty], for [Store.OpenSeveral] (one proxy for each server), and for
+// the system suite's Cut. If the proxy cannot be started, t fails.
 //
-// The proxy does not parse the bytes, so TLS passes through. Therefore, Hold keeps back every
-// request, at most 4 MiB of each connection, and Duplicate is nil. A connection that lost bytes is
-// reset when the fault ends, because TCP never loses bytes in the middle of a stream. Cut resets
-// the connections and refuses new ones.
+// The proxy does not parse the bytes that it forwards. TLS therefore passes through, Hold holds
+// back every request, and Duplicate is nil. Hold holds back at most 4 MiB per connection. TCP never
+// loses bytes in the middle of a stream, so a connection that lost bytes is reset when the fault
+// ends. Cut resets the connections and refuses new ones.
 func Proxy(t T, address string) (through string, wire *Wire) {
 	t.Helper()
 	p, wire := newProxy(t, address)

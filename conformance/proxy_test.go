@@ -9,9 +9,11 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// TestProxy: each fault of a Proxy affects a server that echoes lines as Wire documents it.
+// TestProxy: on a server that echoes lines, each fault of a Proxy has the effect that Wire
+// documents.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +39,7 @@ func TestProxy(t *testing.T) {
 			}()
 		}
 	}()
-	proxy, wire := conformance.NewProxy(conformance.Wrap(t), server.Addr().String())
+	proxy, wire := conformance.NewProxy(suite.Wrap(t), server.Addr().String())
 	for _, c := range []struct {
 		name                       string
 		fault                      func() func()

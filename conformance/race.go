@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// rounds calls round up to most times or until the budget is spent, but at least a few times,
-// however slow the store is. It stops at the first failure. Long multiplies both by 20.
+// The number of calls to round is limited. The calls stop at a failure or, after the first few,
+// when the time budget is spent. [Harness.Long] multiplies both limits by 20.
 func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	const least = 8
 	if f.h.Long {
@@ -25,8 +25,8 @@ func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	}
 }
 
-// together runs functions concurrently, and waits for all of them. Each first yields to the others
-// a random number of times.
+// together runs functions concurrently, and waits for all of them. Each function's goroutine first
+// yields a random number of times.
 func together(funcs ...func()) {
 	var ready, done sync.WaitGroup
 	ready.Add(len(funcs))
@@ -43,7 +43,6 @@ func together(funcs ...func()) {
 	done.Wait()
 }
 
-// times returns n functions made from fn.
 func times(n int, fn func(i int)) []func() {
 	funcs := make([]func(), n)
 	for i := range funcs {

@@ -7,31 +7,31 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func releaseCases() []Case {
+func releaseCases() []testCase {
 	const area = "Release"
-	return []Case{
-		{Area: area, Property: "ExactOnly", Rules: []Rule{ruleR1}, run: releaseExactOnly,
+	return []testCase{
+		{Area: area, Property: "ExactOnly", Rules: []rule{ruleR1}, run: releaseExactOnly,
 			Shows: "a release of another session, token or shard frees nothing"},
-		{Area: area, Property: "StaleIsNoop", Rules: []Rule{ruleR1}, run: releaseStaleIsNoop,
+		{Area: area, Property: "StaleIsNoop", Rules: []rule{ruleR1}, run: releaseStaleIsNoop,
 			Shows: "releasing an older lease succeeds and leaves the present one"},
-		{Area: area, Property: "DoubleIsNoop", Rules: []Rule{ruleR1}, run: releaseDoubleIsNoop,
+		{Area: area, Property: "DoubleIsNoop", Rules: []rule{ruleR1}, run: releaseDoubleIsNoop,
 			Shows: "a second release changes nothing, not even the token floor"},
-		{Area: area, Property: "ReacquireAtOnce", Rules: []Rule{ruleR1}, run: reacquireAtOnce,
+		{Area: area, Property: "ReacquireAtOnce", Rules: []rule{ruleR1}, run: reacquireAtOnce,
 			Shows: "another session takes a released shard without delay"},
-		{Area: area, Property: "TransferToLiveMember", Rules: []Rule{ruleA5, ruleA2}, run: transferToLiveMember,
+		{Area: area, Property: "TransferToLiveMember", Rules: []rule{ruleA5, ruleA2}, run: transferToLiveMember,
 			Shows: "the successor holds the shard with a higher token and the same head"},
-		{Area: area, Property: "TransferToAbsentMemberRefused", Rules: []Rule{ruleA5}, run: transferToAbsentMemberRefused,
+		{Area: area, Property: "TransferToAbsentMemberRefused", Rules: []rule{ruleA5}, run: transferToAbsentMemberRefused,
 			Shows: "a transfer to an absent session is refused; the fence stays valid"},
-		{Area: area, Property: "TransferRacesEvict", Rules: []Rule{ruleA5}, run: transferRacesEvict,
+		{Area: area, Property: "TransferRacesEvict", Rules: []rule{ruleA5}, run: transferRacesEvict,
 			Shows: "a session that is evicted during a transfer to it gets nothing afterwards"},
-		{Area: area, Property: "TransferToSelfNewToken", Rules: []Rule{ruleA5, ruleA2}, run: transferToSelfNewToken,
+		{Area: area, Property: "TransferToSelfNewToken", Rules: []rule{ruleA5, ruleA2}, run: transferToSelfNewToken,
 			Shows: "a transfer to oneself is a new lease and fences the old one"},
-		{Area: area, Property: "TransferToMemberThatDiesIsReclaimable", Rules: []Rule{ruleA5, ruleA1},
+		{Area: area, Property: "TransferToMemberThatDiesIsReclaimable", Rules: []rule{ruleA5, ruleA1},
 			run:   transferToMemberThatDies,
 			Shows: "a dead successor's shard can be claimed from the record"},
-		{Area: area, Property: "TransferFencesFormer", Rules: []Rule{ruleA5}, run: transferFencesFormer,
+		{Area: area, Property: "TransferFencesFormer", Rules: []rule{ruleA5}, run: transferFencesFormer,
 			Shows: "a transferred fence can neither commit, transfer nor free the shard"},
-		{Area: area, Property: "TransferExactOnly", Rules: []Rule{ruleA5}, run: transferExactOnly,
+		{Area: area, Property: "TransferExactOnly", Rules: []rule{ruleA5}, run: transferExactOnly,
 			Shows: "a transfer under any fence but the record's is refused"},
 	}
 }
@@ -76,7 +76,7 @@ func releaseStaleIsNoop(f *fixture) {
 			stale.Token, f.owner("s"))
 	}
 	mine := a.acquire("t")
-	others = b.preempt("t") // a's process does not know this grant
+	others = b.preempt("t") // the process of member a does not know of this grant
 	f.must(ruleR1, a.tryRelease(mine) == nil, "releasing a lease that was preempted is an error")
 	f.must(ruleR1, f.owner("t") == seen(others), "releasing token %d, which another process had preempted, freed its "+
 		"lease: the record is %+v", mine.Token, f.owner("t"))

@@ -1,105 +1,41 @@
 package conformance
 
-// Rule is the permanent id of a rule of package driver.
-type Rule string
+import "github.com/tenure-go/tenure/internal/proof/suite"
+
+type rule = suite.Rule
 
 // These are the rules of package driver.
 const (
-	ruleM1 Rule = "M1"
-	ruleM2 Rule = "M2"
-	ruleM3 Rule = "M3"
-	ruleM4 Rule = "M4"
-	ruleI1 Rule = "I1"
-	ruleI2 Rule = "I2"
-	ruleA1 Rule = "A1"
-	ruleA2 Rule = "A2"
-	ruleA3 Rule = "A3"
-	ruleA4 Rule = "A4"
-	ruleA5 Rule = "A5"
-	ruleA6 Rule = "A6"
-	ruleR1 Rule = "R1"
-	ruleR2 Rule = "R2"
-	ruleR3 Rule = "R3"
-	ruleF1 Rule = "F1"
-	ruleF2 Rule = "F2"
-	ruleL1 Rule = "L1"
-	ruleL2 Rule = "L2"
-	ruleL3 Rule = "L3"
-	ruleL4 Rule = "L4"
-	ruleO1 Rule = "O1"
-	ruleO2 Rule = "O2"
-	ruleO3 Rule = "O3"
-	ruleD1 Rule = "D1"
-	ruleE1 Rule = "E1"
-	ruleE2 Rule = "E2"
-	ruleE3 Rule = "E3"
-	ruleE4 Rule = "E4"
-	ruleE5 Rule = "E5"
-	ruleX1 Rule = "X1"
-	ruleP1 Rule = "P1"
+	ruleM1 rule = "M1"
+	ruleM2 rule = "M2"
+	ruleM3 rule = "M3"
+	ruleM4 rule = "M4"
+	ruleI1 rule = "I1"
+	ruleI2 rule = "I2"
+	ruleA1 rule = "A1"
+	ruleA2 rule = "A2"
+	ruleA3 rule = "A3"
+	ruleA4 rule = "A4"
+	ruleA5 rule = "A5"
+	ruleA6 rule = "A6"
+	ruleR1 rule = "R1"
+	ruleR2 rule = "R2"
+	ruleR3 rule = "R3"
+	ruleF1 rule = "F1"
+	ruleF2 rule = "F2"
+	ruleL1 rule = "L1"
+	ruleL2 rule = "L2"
+	ruleL3 rule = "L3"
+	ruleL4 rule = "L4"
+	ruleO1 rule = "O1"
+	ruleO2 rule = "O2"
+	ruleO3 rule = "O3"
+	ruleD1 rule = "D1"
+	ruleE1 rule = "E1"
+	ruleE2 rule = "E2"
+	ruleE3 rule = "E3"
+	ruleE4 rule = "E4"
+	ruleE5 rule = "E5"
+	ruleX1 rule = "X1"
+	ruleP1 rule = "P1"
 )
-
-// Rules returns every rule in the order of the contract.
-func Rules() []Rule {
-	all := make([]Rule, len(contract))
-	for i, r := range contract {
-		all[i] = r.rule
-	}
-	return all
-}
-
-// Title returns the short name of a rule, such as "fenced commit" for F1.
-func (r Rule) Title() string { title, _ := r.text(); return title }
-
-// Explain returns a rule's title and its content on one line.
-func (r Rule) Explain() string { _, line := r.text(); return line }
-
-func (r Rule) text() (title, line string) {
-	for _, c := range contract {
-		if c.rule == r {
-			return c.title, c.line
-		}
-	}
-	return "unknown rule", "package driver does not state it"
-}
-
-// contract lists the rules in the order in which package driver states them.
-var contract = []struct {
-	rule        Rule
-	title, line string
-}{
-	{ruleM1, "beat", "a heartbeat succeeds exactly while the session's record exists, raises its version, and costs the same for any number of shards"},
-	{ruleM2, "evict", "removes exactly the version named; a record that has changed since is untouched"},
-	{ruleM3, "join", "one compare-and-set on the label's record; late or repeated joins fail, nothing revives an id, and records of idle labels are bounded"},
-	{ruleM4, "update", "replaces the mutable part of the session's own record if it exists; late and repeated updates undo nothing, and none is a heartbeat"},
-	{ruleI1, "identity", "a wiped, restored or replaced store is noticed and refused until an operator decides"},
-	{ruleI2, "incarnation", "a failover or restore that lost grants is noticed where the store can say so, no token is granted twice, and a later failover's tokens are greater; one that is not noticed takes back nothing that was answered"},
-	{ruleA1, "mutual exclusion", "at every point of the store's order a shard has at most one current session and token"},
-	{ruleA2, "monotonic tokens", "a new lease's token is greater than every token granted before it in the namespace"},
-	{ruleA3, "idempotent", "a repeated claim or transfer finds its own earlier success and returns the same fence"},
-	{ruleA4, "independent", "results are per item, in order; a denied item affects no other and carries the record as it is"},
-	{ruleA5, "transfer and preemption", "take effect only from exactly the token named, and only to a session that has a record"},
-	{ruleA6, "batch", "n items take a number of round trips proportional to n / BatchItems"},
-	{ruleR1, "exact release", "affects exactly the lease named; anything older is a successful no-op"},
-	{ruleR2, "locks", "a lock's record goes when it is free and nothing was committed under it, unless nothing can remove records there (`Limits.RecordsStay`); a claim that saw it free matches while it is free, and tokens grow nevertheless"},
-	{ruleR3, "history", "each change of a shard's owner also stores the last four leases, for people: the node, since when, and why it ended; it costs no request, and no view has them"},
-	{ruleF1, "fenced commit", "a write takes effect only under the shard's latest grant and with the next number; one of the application's own, behind a fence beside Commit, only under that grant"},
-	{ruleF2, "two failures", "a dead fence is ErrFenced, a failed precondition or number is *ConflictError, and neither has any effect"},
-	{ruleL1, "log order", "entries are 1, 2, 3 ... without gaps, their tokens never decrease, and none ever changes"},
-	{ruleL2, "log pages", "a page is contiguous from the entry after the one named, and readers see prefixes only; a list has the first items by key, up to its limit"},
-	{ruleL3, "trim", "reading below the oldest entry is *TrimmedError, and numbers never restart"},
-	{ruleL4, "tail", "every entry at least once, each shard's in order and contiguous, or a reset with all heads; never a silent skip"},
-	{ruleO1, "state", "a page has all that differs from the cursor, departures included; time never goes backwards; a head is what the lease named beside it found"},
-	{ruleO2, "prompt", "changes are reported immediately or within the poll period, calls end with their context, slow readers cost bounded memory"},
-	{ruleO3, "quiet", "without a change the store gets only calls that block or poll; a heartbeat wakes only those that asked for it"},
-	{ruleD1, "damaged records",
-		"a record that cannot be read is named, never granted, fails calls that need it with ErrDamaged immediately, and disturbs nothing else"},
-	{ruleE1, "closed error world", "an error of the closed set means certainly not applied; everything else is unknown"},
-	{ruleE2, "no hidden retry", "a backend sends a write once"},
-	{ruleE3, "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call blocks no other"},
-	{ruleE4, "own connection", "heartbeats, and reads of driver.PingShard, do not queue behind other calls; beside a silent server heartbeats go to another"},
-	{ruleE5, "denied",
-		"a call that the store refuses for a right or a setting fails with ErrDenied, changes nothing, and succeeds once that is mended"},
-	{ruleX1, "context", "the caller's context is the only time-out, and the one given to open is not used afterwards"},
-	{ruleP1, "probe", "opening refuses a store that does not honour its conditions"},
-}

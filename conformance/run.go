@@ -3,7 +3,9 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"runtime/pprof"
@@ -13,47 +15,72 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/suite"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Test runs the suite as subtests of t, named "Area/Property", and logs the report. If
-// [ReportDir] is set in the environment, Test also writes the report there.
+// TENURE_CONFORMANCE_REPORT is set to a directory, Test also measures the backend, and writes the
+// report to that directory.
 func Test(t *testing.T, h Harness) {
 	t.Helper()
 	h.Long = h.Long || os.Getenv(longRun) != ""
-	report := Run(Wrap(t), h)
-	if dir := os.Getenv(ReportDir); dir != "" {
-		report.save(t, h, dir)
+	report := run(suite.Wrap(t), h, allCases())
+	if dir := os.Getenv(suite.ReportDir); dir != "" {
+		measure(suite.Wrap(t), h, report)
+		report.Platform = suite.Here()
+		if err := report.Save(dir); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-// TestCases runs only the named cases, as Test does. It is for faults that need a separate
-// store. It fails if a case is skipped, unless the machine was too slow to judge that case. If
-// [ReportDir] is set in the environment, their outcomes replace those in Test's report.
+// TestCases is like Test, but runs only the named cases. Use TestCases for faults that need a
+// separate store. TestCases fails if a case is skipped, unless the machine was too slow for that
+// case. If TENURE_CONFORMANCE_REPORT is set, the outcomes replace those in Test's report.
 func TestCases(t *testing.T, h Harness, names ...string) {
 	t.Helper()
 	cases, err := named(names)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := run(Wrap(t), h, cases)
-	for _, res := range report.With(Skipped) {
+	report := run(suite.Wrap(t), h, cases)
+	for _, res := range report.With(suite.Skipped) {
 		if why := strings.Join(res.Messages, "; "); !strings.HasPrefix(why, "machine too slow to tell") {
 			t.Errorf("%s was named, and is skipped: %s", res.Case, why)
 		}
 	}
-	if dir := os.Getenv(ReportDir); dir != "" {
-		report.amend(t, h, dir)
+	if dir := os.Getenv(suite.ReportDir); dir != "" {
+		if err := amend(dir, report); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-// TestDoors runs the cases about claims, commits and fences through two doors of a clustered store:
-// those of h, and the one that open opens. open is nil if h has [Store.OpenOther]. With -short, it
-// runs the cases about claims and fences.
+// amend replaces outcomes in an existing report. A missing report is not an error, because Test may
+// not have run.
+func amend(dir string, by *suite.Report) error {
+	whole, err := suite.ReadFile(dir, by.Backend, listCases())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, res := range by.Results {
+		whole.Add(res)
+	}
+	return whole.Save(dir)
+}
+
+// TestDoors runs the cases about claims, commits and fences through two doors of a clustered store.
+// The harness provides one door, and open provides the other. If the harness has [Store.OpenOther],
+// open is nil. With -short, TestDoors runs only the cases about claims and fences.
 func TestDoors(t *testing.T, h Harness, open func(ctx context.Context, namespace string) (driver.Backend, error)) {
 	t.Helper()
 	cases := doorCases()
 	if testing.Short() {
-		cases = slices.DeleteFunc(cases, func(c Case) bool { return c.Area != "Acquire" && c.Area != "Fence" })
+		cases = slices.DeleteFunc(cases, func(c testCase) bool { return c.Area != "Acquire" && c.Area != "Fence" })
 	}
 	if create := h.New; open != nil {
 		h.New = func(t T) *Store {
@@ -71,27 +98,36 @@ func TestDoors(t *testing.T, h Harness, open func(ctx context.Context, namespace
 			return s
 		}
 	}
-	report := run(Wrap(t), h, cases)
-	if report.Doors != "" || len(report.With(Passed)) == 0 {
+	report := run(suite.Wrap(t), h, cases)
+	if report.Doors != "" || len(report.With(suite.Passed)) == 0 {
 		t.Errorf("no case passed, or they ran %s", report.Doors)
 	}
 }
 
-func doorCases() []Case {
+func doorCases() []testCase {
 	cases := slices.Concat(acquireCases(), tokenCases(), releaseCases(), lockCases(), commitCases(), fenceCases())
-	return slices.DeleteFunc(cases, func(c Case) bool { return c.alone })
+	return slices.DeleteFunc(cases, func(c testCase) bool { return c.alone })
 }
 
-// Run runs the suite under t, with one group per area. It logs the report, and returns it. Every
-// failure names the broken rule.
-func Run(t T, h Harness) *Report {
+// Internal gives other packages of this module access to the harness.
+func (h Harness) Internal(seam.Key) suite.Harness { return internal{h} }
+
+type internal struct{ Harness }
+
+func (internal) Cases() []suite.Case { return listCases() }
+
+func (i internal) Run(t T, measured bool) *suite.Report {
 	t.Helper()
-	return run(t, h, Cases())
+	report := run(t, i.Harness, allCases())
+	if measured && len(report.With(suite.Passed)) > 0 {
+		measure(t, i.Harness, report)
+	}
+	return report
 }
 
-// Check runs the named cases, or all cases if there are no names. It runs them in sequence,
-// outside go test. An error concerns the harness or the names. The report holds the findings of
-// the cases.
+// Check runs the named cases, or all cases if there are no names, in sequence and outside go test.
+// Check returns an error if the harness or a name is invalid, or if ctx ends before all cases have
+// run. The report contains the findings of the cases.
 func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
 	cases, err := named(names)
 	if err != nil {
@@ -100,34 +136,34 @@ func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
 	if problem := h.check(); problem != "" {
 		return nil, fmt.Errorf("tenure: conformance: %s", problem)
 	}
-	var report *Report
-	root := &recorder{ctx: ctx}
-	root.do(func(t T) { report = run(t, h, cases) })
-	return report, nil
+	report := new(Report)
+	runner := suite.NewRunner(1, func(string) {}, func(message string) string { return message })
+	runner.Do(ctx, h.Name, func(t T) { report.of = run(t, h, cases) })
+	return report, ctx.Err()
 }
 
 // named returns the cases with these names, or all cases if there are no names.
-func named(names []string) ([]Case, error) {
-	cases := Cases()
+func named(names []string) ([]testCase, error) {
+	cases := allCases()
 	for _, name := range names {
-		if !slices.ContainsFunc(cases, func(c Case) bool { return c.Name() == name }) {
-			return nil, fmt.Errorf("tenure: conformance has no case %q: Cases lists them", name)
+		if !slices.ContainsFunc(cases, func(c testCase) bool { return c.Name() == name }) {
+			return nil, fmt.Errorf("tenure: conformance has no case %q: docs/internals/conformance.md lists them", name)
 		}
 	}
 	if len(names) > 0 {
-		cases = slices.DeleteFunc(cases, func(c Case) bool { return !slices.Contains(names, c.Name()) })
+		cases = slices.DeleteFunc(cases, func(c testCase) bool { return !slices.Contains(names, c.Name()) })
 	}
 	return cases, nil
 }
 
-// check returns what is wrong with the harness, or "".
+// check returns a description of a mistake in the harness, or "" if the harness is valid.
 func (h *Harness) check() string {
 	if h.Name == "" || h.New == nil {
 		return "Harness.Name and Harness.New are required"
 	}
-	cases := Cases()
+	cases := allCases()
 	for name, reason := range h.Skip {
-		if !slices.ContainsFunc(cases, func(c Case) bool { return c.Name() == name }) {
+		if !slices.ContainsFunc(cases, func(c testCase) bool { return c.Name() == name }) {
 			return fmt.Sprintf("Harness.Skip names %q, which is no case", name)
 		}
 		if reason == "" {
@@ -147,13 +183,14 @@ func (h *Harness) timeout() time.Duration {
 	return 2 * time.Minute
 }
 
-func run(t T, h Harness, cases []Case) *Report {
+func run(t T, h Harness, cases []testCase) *suite.Report {
 	t.Helper()
 	if problem := h.check(); problem != "" {
 		t.Fatalf("conformance: %s", problem)
 	}
-	report := &Report{Backend: h.Name, Version: h.Version, Options: h.Options}
-	// This gives one message instead of one for each case.
+	report := &suite.Report{Backend: h.Name, Version: h.Version, Options: h.Options}
+	// If no backend can be opened, this check replaces the failures of all cases with a single
+	// message.
 	if len(cases) > 1 && !opens(t, &h, report) {
 		return report
 	}
@@ -179,22 +216,23 @@ func run(t T, h Harness, cases []Case) *Report {
 	return report
 }
 
-// opens reports whether a backend can be opened at all. If not, that is the only result.
-func opens(t T, h *Harness, report *Report) bool {
+// opens reports whether a backend can be opened at all. If no backend can be opened, that failure
+// is the run's only result.
+func opens(t T, h *Harness, report *suite.Report) bool {
 	t.Helper()
-	probe, tried := openProbe(), new(Report)
+	probe, tried := openProbe(), new(suite.Report)
 	ok := t.Run(probe.Property, func(t T) { runCase(t, h, probe, tried) })
 	if !ok {
-		for _, res := range tried.Results() {
-			report.add(res)
+		for _, res := range tried.Results {
+			report.Add(res)
 		}
 		t.Logf("%v", report)
 	}
 	return ok
 }
 
-func openProbe() Case {
-	return Case{Area: "Harness", Property: "Open", Rules: []Rule{ruleX1}, Shows: "The harness opens a backend.", run: func(f *fixture) {
+func openProbe() testCase {
+	return testCase{Area: "Harness", Property: "Open", Rules: []rule{ruleX1}, Shows: "The harness opens a backend.", run: func(f *fixture) {
 		if f.store == nil || f.store.Open == nil {
 			f.Errorf("no case was run: Harness.New returned no Store with an Open")
 			return
@@ -210,14 +248,14 @@ func openProbe() Case {
 	}}
 }
 
-// runCase runs a case in its own goroutine, so that a driver that hangs fails only the case, not
-// the run.
-func runCase(t T, h *Harness, c Case, report *Report) {
+// runCase runs a case in a separate goroutine. If the driver hangs, only the case fails, not the
+// whole run.
+func runCase(t T, h *Harness, c testCase, report *suite.Report) {
 	t.Helper()
-	res := Result{Case: c.Name(), Rules: c.Rules, Outcome: Failed, Messages: []string{"the harness's New failed"}}
-	defer func() { report.add(res) }()
+	res := suite.Result{Case: c.Name(), Rules: c.Rules, Outcome: suite.Failed, Messages: []string{"the harness's New failed"}}
+	defer func() { report.Add(res) }()
 	skip := func(reason string) {
-		res.Outcome, res.Messages = Skipped, []string{reason}
+		res.Outcome, res.Messages = suite.Skipped, []string{reason}
 		t.Skipf("%s", reason)
 	}
 	if reason := h.Skip[c.Name()]; reason != "" {
@@ -225,13 +263,12 @@ func runCase(t T, h *Harness, c Case, report *Report) {
 	}
 	store := h.New(t)
 	if store != nil && store.OpenOther == nil {
-		report.oneDoor()
+		report.OneDoor()
 	}
 	if missing := c.missing(store); len(missing) > 0 {
 		skip("the harness lacks " + strings.Join(missing, ", "))
 	}
 
-	start := time.Now()
 	f := newFixture(t, h, c, store)
 	done := make(chan struct{})
 	go pprof.Do(f.ctx, f.labels(), func(context.Context) {
@@ -252,15 +289,14 @@ func runCase(t T, h *Harness, c Case, report *Report) {
 		f.abandon("%s: hung: %s\nstill running after %v; all goroutines:\n%s", c.Rules[0], c.Shows, h.timeout(),
 			stacks())
 	}
-	res.Elapsed = time.Since(start)
 	failures, reason := f.result()
 	switch {
 	case len(failures) > 0:
-		res.Outcome, res.Messages = Failed, failures
+		res.Outcome, res.Messages = suite.Failed, failures
 	case reason != "":
 		skip(reason)
 	default:
-		res.Outcome, res.Messages = Passed, nil
+		res.Outcome, res.Messages = suite.Passed, nil
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Until stop is called, beating sends heartbeats as core does while one is unanswered, with
-// several outstanding. It counts the successful ones.
+// beating sends heartbeats until stop is called, and counts those that succeed. Like core, it sends
+// heartbeats while earlier ones are unanswered.
 func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	const pace, outstanding = 50 * time.Millisecond, 12
 	succeeded = new(atomic.Int64)
@@ -43,8 +43,8 @@ func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	}
 }
 
-// silentServer loses all requests to one server after another. Heartbeats continue, and pending
-// calls on the silent server end before their own deadlines.
+// silentServer drops all requests to each server in turn. Heartbeats must continue to succeed, and
+// pending calls on the silent server must end before their deadlines.
 func silentServer(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -70,13 +70,13 @@ func silentServer(f *fixture) {
 	}
 }
 
-// callTo is a call of the backend.
 type callTo struct {
 	name string
 	do   func(ctx context.Context) error
 }
 
-// toALease returns the calls of m's backend on the way to a lease. m holds the lease of fence.
+// toALease returns the calls by which m's backend gets a lease. The fence belongs to a lease that m
+// already holds.
 func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
 	return []callTo{
 		{"a join", func(ctx context.Context) error {
@@ -97,8 +97,8 @@ func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
 	}
 }
 
-// afterDeadline makes calls without any heartbeat while server i is silent. After a call that ended
-// with its context, the next one goes to another server.
+// afterDeadline makes calls, but sends no heartbeats, while server i is silent. If a call ends with
+// its context, the next call must go to another server.
 func (f *fixture) afterDeadline(c callTo, i int) {
 	const tries = 20
 	each := 500 * time.Millisecond
@@ -126,7 +126,7 @@ func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
 	var ended atomic.Int64
 	for _, c := range calls {
 		all.Go(func() {
-			_ = c.do(ctx) // on the silent server or another one
+			_ = c.do(ctx) // the call goes to the silent server or to another server
 			ended.Add(1)
 		})
 	}

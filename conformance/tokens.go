@@ -4,17 +4,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokenCases returns Acquire/TokensIncreaseAcross..., one case for each way in which a lease can
-// end, or data be lost, between two grants.
-func tokenCases() []Case {
-	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) Case {
-		return Case{
-			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []Rule{ruleA2}, Needs: needs,
+// tokenCases returns the cases Acquire/TokensIncreaseAcross.... Each case ends a lease or loses
+// data, in its own way, between two grants.
+func tokenCases() []testCase {
+	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) testCase {
+		return testCase{
+			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []rule{ruleA2}, Needs: needs,
 			Shows: "the namespace's tokens increase across " + shows,
 			run:   func(f *fixture) { tokensIncrease(f, again) },
 		}
 	}
-	return []Case{
+	return []testCase{
 		step("Release", "a release", func(f *fixture, h *tokenHolder) {
 			h.release(h.fence)
 			h.granted(h.acquire(h.fence.Shard))
@@ -108,7 +108,6 @@ func tokensIncrease(f *fixture, again func(*fixture, *tokenHolder)) {
 	}
 }
 
-// closeAll closes every backend that the case opened.
 func (f *fixture) closeAll() {
 	f.t.Helper()
 	f.mu.Lock()

@@ -11,31 +11,31 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func updateCases() []Case {
+func updateCases() []testCase {
 	const area = "Membership"
-	return []Case{
-		{Area: area, Property: "UpdateTellsAll", Rules: []Rule{ruleM4, ruleO1}, run: updateTellsAll,
+	return []testCase{
+		{Area: area, Property: "UpdateTellsAll", Rules: []rule{ruleM4, ruleO1}, run: updateTellsAll,
 			Shows: "others see an update; the member's other fields stay"},
-		{Area: area, Property: "UpdateIsNoBeat", Rules: []Rule{ruleM4, ruleM1, ruleM2}, run: updateIsNoBeat,
+		{Area: area, Property: "UpdateIsNoBeat", Rules: []rule{ruleM4, ruleM1, ruleM2}, run: updateIsNoBeat,
 			Shows: "an update changes no version, wakes no waiter, prevents no eviction"},
-		{Area: area, Property: "UpdateBesideCalls", Rules: []Rule{ruleM4, ruleM1, ruleA1}, run: updateBesideCalls,
+		{Area: area, Property: "UpdateBesideCalls", Rules: []rule{ruleM4, ruleM1, ruleA1}, run: updateBesideCalls,
 			Shows: "heartbeats, claims and hand-overs succeed beside updates of their session"},
-		{Area: area, Property: "UpdatesInOrder", Rules: []Rule{ruleM4}, run: updatesInOrder,
+		{Area: area, Property: "UpdatesInOrder", Rules: []rule{ruleM4}, run: updatesInOrder,
 			Shows: "older and repeated updates have no effect; a repeated one succeeds"},
-		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []Rule{ruleM4}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []rule{ruleM4}, Needs: []string{"Wire.Hold"},
 			run:   lateUpdate,
 			Shows: "an update that arrives late does not undo a later one"},
-		{Area: area, Property: "UpdateLostReply", Rules: []Rule{ruleM4, ruleE1}, Needs: []string{"Wire.DropReplies"},
+		{Area: area, Property: "UpdateLostReply", Rules: []rule{ruleM4, ruleE1}, Needs: []string{"Wire.DropReplies"},
 			run:   updateLostReply,
 			Shows: "an update's lost reply means unknown; repeating it succeeds"},
-		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{ruleM4, ruleM1, ruleM3}, run: updateRevivesNothing,
+		{Area: area, Property: "UpdateRevivesNothing", Rules: []rule{ruleM4, ruleM1, ruleM3}, run: updateRevivesNothing,
 			Shows: "an update prevents no racing eviction and revives no session"},
-		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []Rule{ruleM4, ruleE1}, run: updateRefused,
+		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []rule{ruleM4, ruleE1}, run: updateRefused,
 			Shows: "an update over the limits is refused before any I/O"},
 	}
 }
 
-// update sends an update until its outcome is known.
+// update repeats an update until its outcome is known.
 func (m *member) update(st driver.MemberState) (err error) {
 	m.f.retry(func() error {
 		err = m.Update(m.f.ctx, st)
@@ -44,13 +44,13 @@ func (m *member) update(st driver.MemberState) (err error) {
 	return err
 }
 
-// updated sends an update, which must succeed.
+// The update must succeed.
 func (m *member) updated(st driver.MemberState) {
 	m.f.t.Helper()
 	m.f.must(ruleM4, m.update(st) == nil, "update %d of a live session fails", st.Update)
 }
 
-// found returns a member in a full view, and whether it is there.
+// The result is a member from a full view, if the view contains it.
 func (f *fixture) found(id driver.SessionID) (driver.Member, bool) {
 	f.t.Helper()
 	for _, m := range f.state().Members {
@@ -66,7 +66,7 @@ func sameState(a, b driver.MemberState) bool {
 		maps.Equal(a.Meta, b.Meta)
 }
 
-// stateIs checks that the record of a live session has a state.
+// stateIs checks that the record of a live session has the given state.
 func (f *fixture) stateIs(id driver.SessionID, want driver.MemberState, after string) {
 	f.t.Helper()
 	got, ok := f.found(id)
@@ -174,7 +174,7 @@ func updateBesideCalls(f *fixture) {
 	f.stateIs(m.ID(), driver.MemberState{Weight: int32(number - 1), Update: number}, "updates beside other calls")
 }
 
-// give passes from's lease to m, and returns m's fence.
+// The lease moves to m, whose fence is returned.
 func (m *member) give(fence driver.Fence, from *member) driver.Fence {
 	m.f.t.Helper()
 	r := from.transfer(fence, m.ID())
@@ -240,7 +240,7 @@ func lateUpdate(f *fixture) {
 		f.must(ruleM4, err == nil, "an update behind one that was given up answers %v", err)
 		f.stateIs(m.ID(), last, "an update that overtook another")
 		if unknown == 0 && driver.NotApplied(tried) {
-			break // nor would the next
+			break // the next update would not be applied either
 		}
 	}
 	if unknown == 0 {

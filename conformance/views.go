@@ -16,42 +16,42 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-func viewCases() []Case {
+func viewCases() []testCase {
 	const area = "Views"
-	return []Case{
-		{Area: area, Property: "FullThenDelta", Rules: []Rule{ruleO1, ruleO2}, run: fullThenDelta,
+	return []testCase{
+		{Area: area, Property: "FullThenDelta", Rules: []rule{ruleO1, ruleO2}, run: fullThenDelta,
 			Shows: "an empty cursor gets everything, later pages each change and departure"},
-		{Area: area, Property: "FullIsFresh", Rules: []Rule{ruleO1}, run: fullIsFresh,
+		{Area: area, Property: "FullIsFresh", Rules: []rule{ruleO1}, run: fullIsFresh,
 			Shows: "a full state has every write acknowledged before it was requested"},
-		{Area: area, Property: "NoLostFinalState", Rules: []Rule{ruleO1}, run: noLostFinalState,
+		{Area: area, Property: "NoLostFinalState", Rules: []rule{ruleO1}, run: noLostFinalState,
 			Shows: "after any burst of changes a follower reaches the final state"},
-		{Area: area, Property: "NeverBackwards", Rules: []Rule{ruleO1}, run: neverBackwards,
+		{Area: area, Property: "NeverBackwards", Rules: []rule{ruleO1}, run: neverBackwards,
 			Shows: "over all calls no shard's token decreases and no ended session returns"},
-		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{ruleO1}, Needs: []string{"Compact"},
+		{Area: area, Property: "ResetAfterCompaction", Rules: []rule{ruleO1}, Needs: []string{"Compact"},
 			run:   resetAfterCompaction,
 			Shows: "a cursor from before a compaction still leads to the final state"},
-		{Area: area, Property: "ForeignCursor", Rules: []Rule{ruleO1}, run: foreignCursor,
+		{Area: area, Property: "ForeignCursor", Rules: []rule{ruleO1}, run: foreignCursor,
 			Shows: "bytes that are no cursor get a reset or an error"},
-		{Area: area, Property: "OlderBeatIsNoNews", Rules: []Rule{ruleO1, ruleM1}, run: olderBeatIsNoNews,
+		{Area: area, Property: "OlderBeatIsNoNews", Rules: []rule{ruleO1, ruleM1}, run: olderBeatIsNoNews,
 			Shows: "a version older than the caller's is not reported as a heartbeat"},
-		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []Rule{ruleO1, ruleO3}, run: beatsOnlyAsAsked,
+		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []rule{ruleO1, ruleO3}, run: beatsOnlyAsAsked,
 			Shows: "a heartbeat wakes only the readers that asked for it"},
-		{Area: area, Property: "CommitsWakeNobody", Rules: []Rule{ruleO3}, run: commitsWakeNobody,
+		{Area: area, Property: "CommitsWakeNobody", Rules: []rule{ruleO3}, run: commitsWakeNobody,
 			Shows: "commits change no record, so they are not in the view"},
-		{Area: area, Property: "ContextPrompt", Rules: []Rule{ruleO2, ruleX1}, run: contextPrompt,
+		{Area: area, Property: "ContextPrompt", Rules: []rule{ruleO2, ruleX1}, run: contextPrompt,
 			Shows: "a blocked call ends with its context; the next one is unharmed"},
-		{Area: area, Property: "SlowReaderBounded", Rules: []Rule{ruleO2}, alone: true, run: slowReaderBounded,
+		{Area: area, Property: "SlowReaderBounded", Rules: []rule{ruleO2}, alone: true, run: slowReaderBounded,
 			Shows: "changes that a slow reader has not requested are not buffered"},
-		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{ruleO3}, Needs: []string{"Calls"}, alone: true,
+		{Area: area, Property: "IdleIsQuiet", Rules: []rule{ruleO3}, Needs: []string{"Calls"}, alone: true,
 			run:   idleIsQuiet,
 			Shows: "blocked calls on an unchanged namespace only poll"},
-		{Area: area, Property: "HeadIsTheGrants", Rules: []Rule{ruleO1, ruleA5}, run: headIsTheGrants,
+		{Area: area, Property: "HeadIsTheGrants", Rules: []rule{ruleO1, ruleA5}, run: headIsTheGrants,
 			Shows: "a view's head is the one that the record's lease found"},
-		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL2}, run: prefixNoCrossTalk,
+		{Area: area, Property: "PrefixNoCrossTalk", Rules: []rule{ruleO1, ruleA1, ruleL2}, run: prefixNoCrossTalk,
 			Shows: "shards 1 and 10, and keys that begin alike, share nothing"},
-		{Area: area, Property: "LongValuesLeftOut", Rules: []Rule{ruleL2, ruleD1}, run: longValuesLeftOut,
+		{Area: area, Property: "LongValuesLeftOut", Rules: []rule{ruleL2, ruleD1}, run: longValuesLeftOut,
 			Shows: "a list leaves out values above its bound, and what all of them together have beyond MaxListBytes"},
-		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL4}, Needs: []string{"OpenNamespace"},
+		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []rule{ruleO1, ruleA1, ruleL4}, Needs: []string{"OpenNamespace"},
 			run:   namespaceNoCrossTalk,
 			Shows: "namespaces of one store, nested ones too, share nothing"},
 	}
@@ -95,7 +95,8 @@ func headIsTheGrants(f *fixture) {
 	f.setup("observe", err)
 	cursor := full.Cursor
 	fence := a.acquire("s")
-	// told reads pages until one has the fence's record, and checks the head in it.
+	// The loop reads pages until one contains the record with the fence, and then checks that
+	// page's head.
 	told := func(grant driver.Head) {
 		for {
 			v, err := watcher.Observe(f.ctx, driver.ObserveQuery{Since: cursor})
@@ -117,8 +118,8 @@ func headIsTheGrants(f *fixture) {
 		if i%2 == 1 {
 			from, to = b, a
 		}
-		// Before the hand-over, there is a commit by the owner, one that its process does not
-		// know, both, or neither.
+		// Before the hand-over, the owner commits, another process commits without the owner's
+		// knowledge, both commit, or neither commits.
 		if i%3 != 1 {
 			from.commit(fence, appendUnique())
 		}
@@ -155,8 +156,8 @@ func fullIsFresh(f *fixture) {
 	})
 }
 
-// churn makes a member on each backend take, pass on, release, join and leave at random, until
-// stop.
+// churn runs a member on each backend. Until stop is closed, the members take, transfer and release
+// leases, join, and leave at random.
 func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.WaitGroup {
 	f.t.Helper()
 	var wg sync.WaitGroup
@@ -193,7 +194,7 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 	return &wg
 }
 
-// move makes a member pass a lease on, release it, leave and join again, or beat.
+// move makes a member transfer or release a lease, leave and join again, or send a heartbeat.
 func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	switch rand.N(6) {
 	case 0:
@@ -206,7 +207,7 @@ func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 		}
 		s, err := f.tryJoin(m.b, f.newcomer(m.b, m.node))
 		if err != nil {
-			return fmt.Errorf("joining again: %v", err) // any error
+			return fmt.Errorf("joining again: %v", err) // err may be any error
 		}
 		m.Session = s
 	case 3:
@@ -215,7 +216,7 @@ func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	return nil
 }
 
-// during runs fn repeatedly for a while, with churn alongside.
+// fn runs repeatedly for a while, alongside churn.
 func (f *fixture) during(budget time.Duration, backends []driver.Backend, fn func()) {
 	f.t.Helper()
 	stop := make(chan struct{})
@@ -296,9 +297,9 @@ func foreignCursor(f *fixture) {
 	}
 }
 
-// blocked makes a reader wait for its next page during doing. Nothing that the reader asks for
-// happens in doing, so its page must show a later change.
-func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
+// blocked makes a reader wait for its next page during changes that the reader did not request. The
+// page must then show a later change.
+func (f *fixture) blocked(m *mirror, r rule, what string, doing func()) {
 	f.t.Helper()
 	bell := f.bell(m.b)
 	asked := m.beats
@@ -320,8 +321,8 @@ func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
 	doing()
 	bell.looked(got)
 	last := bell.ring()
-	err := f.answered(got, rule, "a reader that was blocked beside %s is not told of a later claim", what)
-	f.must(rule, err == nil && ownerIn(page, last).Session == bell.ID() && len(page.Beats) == 0, "%s woke a reader: %+v, %v",
+	err := f.answered(got, r, "a reader that was blocked beside %s is not told of a later claim", what)
+	f.must(r, err == nil && ownerIn(page, last).Session == bell.ID() && len(page.Beats) == 0, "%s woke a reader: %+v, %v",
 		what, page, err)
 	m.apply(page)
 }
@@ -360,8 +361,8 @@ func beatsOnlyAsAsked(f *fixture) {
 	f.blocked(m, ruleO3, "asking for a session without a record", func() {})
 }
 
-// olderBeatIsNoNews asks for changes after a version that this reader has not seen yet, as happens
-// after a refused eviction. That version is the next heartbeat's.
+// olderBeatIsNoNews requests changes after the version of a heartbeat that this reader has not seen
+// yet. A refused eviction has the same effect.
 func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())
@@ -438,15 +439,15 @@ func contextPrompt(f *fixture) {
 	f.must(ruleO2, m.until(func() bool { return m.members[late.ID()].Node == "b" }), "after cancelled calls Observe does not go on")
 }
 
-// slowReaderBounded compares the heap's growth while a reader sleeps with its growth under the same
-// writes without a reader. A store in this process may keep all writes. A backend may keep some
-// megabytes for readers, so it fails only if it still grows after that.
+// slowReaderBounded makes the same writes with a sleeping reader and without a reader, and compares
+// how much the heap grows. A store in this process may keep all writes. A backend may keep some
+// megabytes for readers, so the case fails only if the heap continues to grow after that.
 func slowReaderBounded(f *fixture) {
 	a := f.join("a")
 	w := &appender{member: a, fence: a.acquire("s"), payload: make([]byte, min(32<<10, a.b.Info().Limits.WriteBytes))}
 	slow, cancel := context.WithTimeout(f.ctx, time.Second)
 	defer cancel()
-	without, commits := w.round(func(n int) bool { // fewer on a slow store
+	without, commits := w.round(func(n int) bool { // fewer commits on a slow store
 		written := n * len(w.payload)
 		return written >= 4<<20 || written >= 1<<20 && slow.Err() != nil
 	})
@@ -480,8 +481,7 @@ type appender struct {
 	n       driver.WriteNo
 }
 
-// round commits until enough returns true for the number of commits. It returns that number and the
-// growth of the heap.
+// round commits until enough(n) returns true after n commits. It returns the heap's growth and n.
 func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	before := heap()
 	for ; !enough(n); n++ {
@@ -500,8 +500,8 @@ func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	return heap() - before, n
 }
 
-// heap returns the bytes of the heap in use. It takes the least during a while, because pending
-// calls hold memory too.
+// heap returns the size of the heap in use, in bytes. Because pending calls also hold memory, heap
+// returns the smallest of several readings.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for range 4 {
@@ -539,7 +539,7 @@ func idleIsQuiet(f *fixture) {
 	f.must(ruleO3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
 	f.must(ruleO3, poll > 0 || used.Reads == 0, "an idle namespace was read %d times in %v, and is not polled", used.Reads,
 		window)
-	// There are two streams, one of views and one of entries, each with a read at both ends of
+	// The streams of views and of entries may each make one read at the start and one at the end of
 	// the window.
 	ample.AtLeast(ruled{f, ruleO3}, fmt.Sprintf("reading an idle namespace %d times", used.Reads), window,
 		time.Duration(used.Reads/2-2)*poll)
@@ -547,10 +547,10 @@ func idleIsQuiet(f *fixture) {
 		time.Duration((used.Waits-1)/maxWaits)*time.Second)
 }
 
-// maxWaits is how often an idle process may begin a wait in a second.
+// maxWaits is the number of waits that an idle process may begin each second.
 const maxWaits = 4
 
-// idleFor waits roughly d, and returns the calls to the store in that time.
+// idleFor waits for about d, and returns the calls to the store in that time.
 func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 	start, before := time.Now(), f.store.Calls()
 	for range ample.During(d, 10*time.Millisecond) {
@@ -563,8 +563,8 @@ func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 		Waits: after.Waits - before.Waits}, time.Since(start)
 }
 
-// settled waits for several windows, until calls that began to block have made their first reads
-// and only polls are left.
+// settled waits for several windows, until blocking calls have made their first reads and only
+// polls are left.
 func (f *fixture) settled(poll time.Duration) {
 	for range 40 {
 		used, _ := f.idleFor(100*time.Millisecond + 2*poll)

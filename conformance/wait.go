@@ -11,17 +11,19 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// patience limits a wait for something that a working backend does immediately.
+// patience is how long a case waits for something that a working backend does immediately.
 func (f *fixture) patience() time.Duration { return f.h.timeout() / 6 }
 
-// prompt limits a wait for news: the poll period, after a quiet time too, and patience. A quiet
-// store with notifications may poll less than twice a second, but that must not delay its news.
+// prompt returns the time limit for news: the poll period plus the result of patience. After a
+// quiet time, the poll period may be longer. A quiet store with notifications may poll less than
+// twice a second, but must not delay news.
 func (f *fixture) prompt(b driver.Backend) time.Duration {
 	l := b.Info().Limits
 	return max(l.PollPeriod, min(l.IdlePollPeriod, 500*time.Millisecond)) + f.patience()
 }
 
-// eventually checks ok every few milliseconds, and reports whether it became true within the limit.
+// eventually calls ok every few milliseconds, and reports whether ok returned true within the
+// limit.
 func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(bound)
 	defer deadline.Stop()
@@ -39,9 +41,9 @@ func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	return true
 }
 
-// never watches for a while for something that must not happen. The time is long enough for a
-// pending request to arrive, if no later request shows that it has arrived.
-func (f *fixture) never(r Rule, wrong func() string) {
+// If wrong describes a mistake, the case fails. The watch lasts long enough for pending requests to
+// arrive.
+func (f *fixture) never(r rule, wrong func() string) {
 	f.t.Helper()
 	for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
 		if what := wrong(); what != "" {
@@ -50,13 +52,13 @@ func (f *fixture) never(r Rule, wrong func() string) {
 	}
 }
 
-// call is a call of a backend in its own goroutine.
+// call is a backend call that runs in its own goroutine.
 type call struct {
-	goroutine string // the beginning of its stack
+	goroutine string // the beginning of the goroutine's stack
 	answer    chan error
 }
 
-// begin makes a call in a goroutine, which is running when begin returns.
+// begin makes a call in a new goroutine, and returns when that goroutine is running.
 func begin(do func() error) *call {
 	c, running := &call{answer: make(chan error, 1)}, make(chan string)
 	go func() {
@@ -69,13 +71,13 @@ func begin(do func() error) *call {
 	return c
 }
 
-// waits reports whether the call has been answered or its goroutine waits.
+// The result is true if the call has been answered or its goroutine is waiting.
 func (c *call) waits() bool {
 	_, state, found := strings.Cut("\n"+stacks(), "\n"+c.goroutine+"[")
-	return !found || !strings.HasPrefix(state, "run") // running, runnable
+	return !found || !strings.HasPrefix(state, "run") // the state is running or runnable
 }
 
-// early reports whether the call has been answered, and returns its error.
+// The results show whether the call has been answered, and with which error.
 func (c *call) early() (bool, error) {
 	select {
 	case err := <-c.answer:
@@ -85,8 +87,8 @@ func (c *call) early() (bool, error) {
 	}
 }
 
-// answered waits for the answer to a call. If no answer comes, it fails with the message.
-func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error {
+// The case waits for the answer to a call. If no answer arrives, the case fails with the message.
+func (f *fixture) answered(c *call, r rule, format string, args ...any) error {
 	f.t.Helper()
 	limit := time.NewTimer(f.patience())
 	defer limit.Stop()
@@ -94,20 +96,20 @@ func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error
 	case err := <-c.answer:
 		return err
 	case <-limit.C:
-		f.fail(rule, format, args...)
+		f.fail(r, format, args...)
 		return nil
 	}
 }
 
-// bell is a member that shows the position of a backend's readers. It does not count calls,
-// because readers of a backend may share reads.
+// bell is a member whose heartbeats show how far a backend's readers have read. Counting calls
+// would not be enough, because readers of a backend may share reads.
 type bell struct {
 	*member
 	other *mirror // a reader of that backend, which asks for the bell's heartbeats
 	rung  int
 }
 
-// bell joins at the first call, so the readers that need it must begin later.
+// The bell joins at the first call, so readers that need it must begin later.
 func (f *fixture) bell(b driver.Backend) *bell {
 	f.t.Helper()
 	if f.ringer == nil {
@@ -116,7 +118,7 @@ func (f *fixture) bell(b driver.Backend) *bell {
 	return &bell{member: f.ringer, other: f.watch(b)}
 }
 
-// waiting returns once the readers wait, even if only for the answer to their first look.
+// The method returns once the readers are waiting, even if only for the answer to their first read.
 func (f *fixture) waiting(readers ...*call) {
 	f.t.Helper()
 	for _, r := range readers {
@@ -126,9 +128,9 @@ func (f *fixture) waiting(readers ...*call) {
 	}
 }
 
-// looked returns once these readers have seen earlier changes, and wait. To find out, it rings
-// a heartbeat for which only another reader of their backend asked. It rings twice, because
-// readers of a polled store may look in turns.
+// The method returns when these readers have seen all earlier changes and are waiting. To detect
+// this, it sends heartbeats that only another reader of the same backend requested. Two heartbeats
+// are needed, because readers of a polled store may take turns.
 func (b *bell) looked(readers ...*call) {
 	b.f.t.Helper()
 	b.other.beats[b.ID()], _ = b.f.beatOf(b.ID())
@@ -142,7 +144,7 @@ func (b *bell) looked(readers ...*call) {
 	b.f.waiting(readers...)
 }
 
-// ring changes a record, which wakes every reader of views.
+// ring changes a record, which wakes every view reader.
 func (b *bell) ring() driver.ShardID {
 	b.f.t.Helper()
 	b.rung++
@@ -151,10 +153,10 @@ func (b *bell) ring() driver.ShardID {
 	return shard
 }
 
-// ruled judges an elapsed time by a rule.
+// ruled checks an elapsed time against a rule.
 type ruled struct {
 	f    *fixture
-	rule Rule
+	rule rule
 }
 
 func (r ruled) Helper()             { r.f.t.Helper() }
@@ -166,9 +168,9 @@ func (r ruled) Errorf(format string, args ...any) {
 func (r ruled) Fatalf(format string, args ...any) { r.f.t.Helper(); r.f.fail(r.rule, format, args...) }
 func (r ruled) Skipf(format string, args ...any)  { r.f.skip(fmt.Sprintf(format, args...)) }
 
-// gauge judges elapsed times by a rule, and compares them with pings of the store from a backend
+// gauge returns a Gauge for elapsed times under a rule. Its no-op pings the store through a backend
 // that makes no other calls.
-func (f *fixture) gauge(r Rule) *ample.Gauge {
+func (f *fixture) gauge(r rule) *ample.Gauge {
 	f.t.Helper()
 	b := f.open()
 	return ample.Beside(ruled{f, r}, 100*time.Millisecond, func() { _, _ = b.Get(f.ctx, driver.PingShard, "0") })

@@ -1,7 +1,7 @@
-// Package effect makes each effect outside the store once. Such an effect is a payment, an e-mail
-// or a call to a tool. No transaction of the store covers such an effect, and no fence reaches it.
-// A [Ledger] writes the intent before the effect, and the result after it. After a crash or a
-// takeover, the next leader therefore knows which effects the former leader had begun.
+// Package effect makes effects outside the store, such as a payment, an e-mail or a call to a tool,
+// happen once. No store transaction covers such an effect, and no fence can stop it. A [Ledger]
+// records the intent before the effect, and the result after it. After a crash or a takeover, the
+// next leader therefore knows which effects the former leader had begun.
 //
 //	func serve(ctx context.Context, lease *core.Lease) error {
 //		ledger, err := effect.Open(ctx, lease, nil)
@@ -14,9 +14,10 @@
 //			return bank.Charge(ctx, id, amount) // id is the idempotency key
 //		})
 //
-// The handler opens the ledger when it begins, and closes it before it returns. If the effect was
-// already done, Do returns the stored result without calling fn, even under a later lease. An
-// idempotent consumer uses [Ledger.Lookup], which costs one read.
+// The handler opens the ledger when it begins, and closes it before it returns. If the effect is
+// already done, even under an earlier lease, Do returns the stored result without calling fn. To
+// check whether an effect is done without performing it, call [Ledger.Lookup], which costs one or
+// two reads.
 //
 // # What an effect goes through
 //
@@ -28,45 +29,48 @@
 //	                             v
 //	                          in doubt --- Resolve, or a person ---> done, failed or repeat
 //
-// Each arrow is one fenced write. Concurrent effects share writes: with 64 of them, each costs less
-// than a tenth of a call to the store. If the store refuses the outcome of an effect and the lease
-// stays valid, the ledger tries the write again every minute.
+// Each arrow is one fenced write. Concurrent effects share writes. With 64 concurrent effects, an
+// effect costs less than a tenth of a call to the store. If the store refuses to record an effect's
+// outcome while the lease stays valid, the ledger repeats the write every minute.
 //
-// An attempt that ends without an answer (a time-out, a lost connection) may have happened. The
-// ledger repeats it only if the application says that this is harmless:
+// If an attempt ends without an answer, for example because of a time-out or a lost connection, its
+// effect may have happened. The ledger repeats the attempt only if the application states that a
+// repetition is harmless:
 //
-//   - [Options.Repeatable] states that the other side makes an effect once for each idempotency
-//     key. Each effect then happens exactly once.
-//   - [Options.Resolve] asks the other side about the key, and decides that the effect is done,
-//     should be repeated, or failed. An effect that was compensated counts as failed.
-//   - Otherwise, the effect stays in doubt until a person decides. [Ledger.InDoubt] and [ReadOpen]
-//     list such effects, and [Options.Logger] logs each. [Options.Stats] counts them, for metrics
-//     and the board.
+//   - [Options.Repeatable] states that the receiver performs an effect only once for each
+//     idempotency key. Each effect then happens exactly once.
+//   - [Options.Resolve] asks the receiver about the key, and decides whether the effect is done,
+//     has failed, or should be repeated. A compensated effect counts as failed.
+//   - If neither is set, the effect stays in doubt until a person decides it. [Ledger.InDoubt] and
+//     [ReadOpen] list such effects. [Options.Logger] logs each of these effects, and
+//     [Options.Stats] counts them for metrics and the board.
 //
 // # What is not guaranteed
 //
-// A process can be stopped for any time between writing the intent and sending fn's request. When
-// it continues, it sends the request, although another leader has taken over and may have decided
-// the effect's outcome. No library can prevent this. A late request is harmless if the other side
-// honours idempotency keys. Otherwise, fn can pass the lease's token, if the other side can compare
-// it (package fence). Alternatively, Resolve returns Repeat only for an effect that can no longer
-// happen. A key that the other side does not know yet proves nothing. If Resolve leaves all such
-// effects in doubt, every effect that is made twice is listed.
+// A process may pause for any length of time between writing the intent and sending fn's request.
+// When the process continues, it sends the request, even if another leader has taken over and
+// decided the effect's outcome. No library can prevent such a late request. A late request is
+// harmless if the receiver honors idempotency keys. If the receiver can compare tokens instead, let
+// fn pass the lease's token (package fence). Otherwise, let Resolve return Repeat only for an
+// effect that can no longer happen. It proves nothing if the receiver does not know the key,
+// because the request may still arrive. If Resolve leaves all such effects in doubt, every effect
+// that might happen twice is listed as in doubt.
 //
-// If Do is called for an effect after [Options.Keep] has passed, it makes the effect again. The
-// leaders' clocks measure Keep, so a clock that is set ahead shortens it.
+// If Do is called for an effect after [Options.Keep] has passed, Do repeats the effect.
 //
-// An effect's key names the effect, not the attempt: "pay/" and an order's number. It belongs to
-// the shard and, in a keyspace (package sharding), to one of the keyspace's keys. When ranges are
-// split or merged, [Take] transfers the effects, with their idempotency keys.
+// A key identifies an effect, not an attempt: for example, "pay/" followed by an order's number.
+// The key belongs to the shard and, in a keyspace (package sharding), to one of the keyspace's
+// keys. When ranges are split or merged, [Take] transfers the effects together with their
+// idempotency keys.
 //
 // # Costs
 //
-// An effect takes up two items until it ends, and two until Keep has passed. They hold about 200
-// bytes, twice the key, and the result. A new effect costs no read; an effect with a record costs
-// one. If eight or more effects are in progress, a write waits up to 2 ms for others to join it.
+// An effect takes up two items in the store, both while it is open and until Keep has passed after
+// its end. The items take up about 200 bytes, plus twice the key's length and the result's length.
+// A new effect costs no read, and an effect that has a record costs one read. If eight or more
+// effects are in progress, a write waits up to 2 ms for other writes to join it.
 //
-// A ledger keeps only its open effects in memory. [Options.Concurrent] limits the effects that are
-// being attempted, and [Options.MaxInDoubt] those that are not. At most 1024 effects are nested.
-// Above MaxInDoubt, Do begins no new effect.
+// A ledger keeps only its open effects in memory. [Options.Concurrent] limits the open effects that
+// are being attempted, and [Options.MaxInDoubt] limits the other open effects. Once MaxInDoubt is
+// reached, Do begins no new effect. At most 1024 nested effects can be in progress.
 package effect

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// An effect that was read while in progress is not called in doubt because it ended before the
-// reply came.
+// If an effect is read while it is in progress, and ends before the reply arrives, it is not
+// reported as in doubt.
 func TestDoubtIsLookedAtAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -43,7 +43,7 @@ func TestDoubtIsLookedAtAgain(t *testing.T) {
 		}()
 		synctest.Wait()
 		close(proceed)
-		if err := <-did; err != nil { // only reads are late
+		if err := <-did; err != nil { // only replies to reads are late
 			w.Fatal(err)
 		}
 		w.late.Store(nil)
@@ -59,8 +59,8 @@ func TestDoubtIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// If certainly no attempt did anything, under this leader or the one before, a refusal is a
-// failure. After an attempt with an unknown outcome it is a doubt again.
+// A refusal counts as a failure only if certainly no earlier attempt had an effect, under this
+// leader or the previous one. After an attempt with an unknown outcome, the effect stays in doubt.
 func TestRefusedAfterNotDone(t *testing.T) {
 	bubble(t, func(w *world) {
 		refuse := func(context.Context, string) ([]byte, error) { return nil, Refused(errors.New("card declined")) }
@@ -109,8 +109,8 @@ func TestRefusedAfterNotDone(t *testing.T) {
 	})
 }
 
-// Trims continue after a leader whose clock was a year ahead, and at a server that takes fewer
-// operations than it said.
+// Trims continue after a leader's clock was a year ahead, and on a server that accepts fewer
+// operations than it stated.
 func TestTrimsGoOn(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.writeOps = 128
@@ -120,7 +120,7 @@ func TestTrimsGoOn(t *testing.T) {
 			w.Fatal(err)
 		}
 		l := p.open(Options{Keep: time.Minute, Logger: loglines.Failures("tenure: effect", func(err error) { w.Error(err) })})
-		time.Sleep(time.Second) // it has read the index
+		time.Sleep(time.Second) // the ledger has read the index
 		for i := range 200 {
 			if i == 100 {
 				w.takesOps.Store(16)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// book stands for a call of a service that honours idempotency keys and has no room.
+// book represents a call to a service that honors idempotency keys and has no room left.
 func book(what string) effect.Func {
 	return func(_ context.Context, key string) ([]byte, error) {
 		fmt.Println(what)
@@ -24,8 +24,9 @@ func book(what string) effect.Func {
 	}
 }
 
-// A saga is a sequence of effects, and each has an effect that compensates it. The ledger keeps the
-// results, so the next leader runs the same function from its beginning and makes no call twice.
+// A saga is a sequence of effects, each of which can be compensated by another effect. The ledger
+// keeps the results. The next leader therefore runs the same function from its beginning, but
+// repeats no call.
 func Example_saga() {
 	trip := func(ctx context.Context, lease *core.Lease) error {
 		ledger, err := effect.Open(ctx, lease, &effect.Options{Repeatable: true})
@@ -37,7 +38,7 @@ func Example_saga() {
 		for i, step := range steps {
 			_, err := ledger.Do(ctx, "trip-7/book/"+step, book("book "+step))
 			switch {
-			case errors.Is(err, effect.ErrFailed): // it did not happen, and will not
+			case errors.Is(err, effect.ErrFailed): // it did not happen, and will not happen
 				for _, step := range slices.Backward(steps[:i]) {
 					if _, err := ledger.Do(ctx, "trip-7/cancel/"+step, book("cancel "+step)); err != nil {
 						return err
@@ -45,7 +46,7 @@ func Example_saga() {
 				}
 				fmt.Println("no trip, for want of a", step)
 				return nil
-			case err != nil: // in doubt, or the lease is over: tried again, here or elsewhere
+			case err != nil: // in doubt, or the lease is over; tried again by this leader or another
 				return err
 			}
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// charge stands for a call of the bank, which makes one charge for each id.
+// charge represents a call to the bank, which makes one charge for each id.
 func charge(_ context.Context, id string) ([]byte, error) {
 	fmt.Println("charged with", id)
 	return []byte("receipt 4711"), nil
 }
 
-// A payment is made once, however often and by however many leaders it is requested.
+// A payment is made once, even if several leaders request it several times.
 func Example() {
 	backend, err := memory.Open(context.Background(), memory.New(), "shop", nil)
 	if err != nil {
@@ -28,7 +28,7 @@ func Example() {
 	}
 	defer backend.Close()
 	pay := func(ctx context.Context, lease *core.Lease) error {
-		ledger, err := effect.Open(ctx, lease, &effect.Options{Repeatable: true}) // the bank honours ids
+		ledger, err := effect.Open(ctx, lease, &effect.Options{Repeatable: true}) // the bank honors ids
 		if err != nil {
 			return err
 		}
@@ -49,8 +49,8 @@ func Example() {
 	// receipt 4711 <nil>
 }
 
-// If no connection to a server can be made, it has done nothing, so the ledger calls the function
-// again.
+// If the client cannot connect to the server, the server has done nothing, so the ledger calls the
+// function again.
 func ExampleNotSent() {
 	charge := func(ctx context.Context, id string) ([]byte, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:1/charges", strings.NewReader(id))
@@ -69,7 +69,7 @@ func ExampleNotSent() {
 	// Output: true
 }
 
-// If the other side has no idempotency keys, Resolve asks it for the charge.
+// If the receiver has no idempotency keys, Resolve asks the receiver about the charge.
 func ExampleOptions_resolve() {
 	find := func(_ context.Context, id string) (receipt []byte, err error) {
 		return []byte("receipt of " + id[:8]), nil

@@ -13,12 +13,11 @@ import (
 const (
 	rulesEvery = time.Second // how often Options.Rules is called
 	rulesWait  = 5 * time.Second
-	laterEvery = time.Minute // how often a failed Resolve, write of an outcome or trim is repeated
-	trimAtOnce = 256         // effects that one read of the index of ends returns
+	laterEvery = time.Minute // the wait before a failed Resolve, write of an outcome, or trim is repeated
+	trimAtOnce = 256         // the number of effects that one read of the index of ends returns
 	timeDigits = 12          // digits of the seconds in the index of ends, so that texts sort as numbers
 )
 
-// endKey returns the key of an effect in the index of ends.
 func endKey(e Effect) string {
 	return fmt.Sprintf("%s%0*d/%s", endPrefix, timeDigits, max(0, e.Ended.Unix()), e.Key)
 }
@@ -55,7 +54,7 @@ func (l *Ledger) keep() {
 	}
 }
 
-// trim removes the effects that ended more than Keep ago, oldest first. It returns the time of the
+// trim removes the effects that ended more than Keep ago, oldest first, and returns the time of the
 // next trim.
 func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	for more := true; more && !l.stopped(); {
@@ -64,13 +63,13 @@ func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 			return time.Time{}, err
 		}
 		next, more = at.Add(l.o.Keep), len(items) == trimAtOnce
-		var ended []*entry // one entry for each effect: an item left behind would remove a later effect's record
+		var ended []*entry // one entry for each effect, because a leftover item would remove a later effect's record
 		for i := range items {
 			seconds, key, _ := strings.Cut(strings.TrimPrefix(items[i].Key, endPrefix), "/")
 			s, err := strconv.ParseInt(seconds, 10, 64)
 			if until := time.Unix(s, 0).Add(l.o.Keep); err == nil && !until.Before(at) {
-				// By the monotonic clock, wait for Keep at most, however far ahead the clock was
-				// that wrote the time.
+				// Wait for at most Keep on the monotonic clock, because the stored time may come
+				// from a clock that was far ahead.
 				next, more = at.Add(min(until.Sub(at)+time.Second, l.o.Keep)), false
 				break
 			}
@@ -90,7 +89,7 @@ func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	return next, nil
 }
 
-// review starts decisions on open effects that are not being attempted.
+// review starts to decide each open effect that is not being attempted.
 func (l *Ledger) review(open []Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,9 +127,8 @@ func (l *Ledger) again() {
 	l.review(open)
 }
 
-// obey reviews the effects that new rules decide.
 func (l *Ledger) obey() {
-	obeyed := make(map[string]control.Rule) // the current rules that were looked at
+	obeyed := make(map[string]control.Rule) // the current rules that were examined
 	var open []Effect
 	for _, r := range l.o.Rules() {
 		if !l.mine(&r) {
@@ -142,7 +140,7 @@ func (l *Ledger) obey() {
 			busy := l.flights[r.Effect] != nil
 			l.mu.Unlock()
 			if busy {
-				continue // a second later
+				continue // obey examines it again a second later
 			}
 			open = append(open, Effect{Key: r.Effect})
 		}
@@ -152,12 +150,11 @@ func (l *Ledger) obey() {
 	l.review(open)
 }
 
-// mine reports whether a rule concerns an effect of this shard.
 func (l *Ledger) mine(r *control.Rule) bool {
 	return r.Kind == control.Resolve && r.Shards == l.lease.Shard() && r.Active(time.Now())
 }
 
-// byHand returns the rule that decides on an effect in its current state, or nil.
+// byHand returns the operators' rule that decides an effect in its current state, or nil.
 func (l *Ledger) byHand(e Effect) *control.Rule {
 	for _, r := range l.o.Rules() {
 		if l.mine(&r) && r.Effect == e.Key && r.Began.Equal(e.Began) && r.Repeats == e.Repeats {
@@ -167,7 +164,6 @@ func (l *Ledger) byHand(e Effect) *control.Rule {
 	return nil
 }
 
-// decision returns the decision of a rule.
 func decision(r *control.Rule) Decision {
 	d := Decision{Result: []byte(r.Result), Reason: r.Reason}
 	switch r.Outcome {
@@ -181,7 +177,6 @@ func decision(r *control.Rule) Decision {
 	return d
 }
 
-// revisit decides on an effect that was left open.
 func (l *Ledger) revisit(f *flight) outcome {
 	e, err := l.record(l.lease.Context(), f.key)
 	switch {
@@ -201,12 +196,12 @@ func (l *Ledger) revisit(f *flight) outcome {
 	return l.meet(f, *e)
 }
 
-// strike removes an effect without a record from the index of open effects, if it is there.
+// strike removes an effect without a record from the index of open effects.
 func (l *Ledger) strike(key string) outcome {
 	l.mu.Lock()
 	_, listed := l.idle[key]
 	l.mu.Unlock()
-	if !listed { // a rule about an effect that never existed
+	if !listed { // the effect that the rule names never existed
 		return outcome{again: true}
 	}
 	if _, err := l.w.put("", core.Delete(openPrefix+key)); err != nil {
@@ -221,7 +216,7 @@ func (l *Ledger) strike(key string) outcome {
 	return outcome{again: true}
 }
 
-// report logs an error after which the ledger tries again. It drops the error if the lease is over.
+// report logs an error after which the ledger tries again, unless the lease has ended.
 func (l *Ledger) report(err error) {
 	if l.lease.Err() == nil {
 		l.failed.Store(true)

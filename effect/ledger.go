@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// A Ledger makes the effects of one shard under one lease. All methods are safe for concurrent
+// A Ledger performs the effects of one shard under one lease. All methods are safe for concurrent
 // use.
 type Ledger struct {
 	lease *core.Lease
@@ -24,8 +24,8 @@ type Ledger struct {
 
 	places  chan struct{} // one for each effect that is attempted or decided
 	closing chan struct{}
-	failed  atomic.Bool    // since keep last looked, something failed that must be tried again
-	flown   sync.WaitGroup // flights, and the goroutine that starts those of Open
+	failed  atomic.Bool    // since keep last looked, work has failed that must be tried again
+	flown   sync.WaitGroup // flights, and the goroutine that starts the flights of Open
 	kept    sync.WaitGroup // keep
 
 	obeyed map[string]control.Rule // by effect; used by keep only
@@ -38,47 +38,45 @@ type Ledger struct {
 	later   map[string]late // open effects to look at again
 }
 
-// late is an effect whose outcome could not be written. The zero late means that the effect must be
-// decided again, because Resolve failed or the outcome is unknown.
+// The zero value marks an effect that must be decided again because Resolve failed or the outcome
+// is unknown. Any other value contains an effect whose outcome could not be written.
 type late struct {
 	e     Effect
 	cause error // the error of fn
 }
 
-// flight is an effect that one goroutine attempts or decides, together with the calls that wait for
-// it.
+// A flight is an effect that one goroutine attempts or decides. Calls to Do can wait for it.
 type flight struct {
 	ledger *Ledger
 	key    string
-	fn     Func            // nil: it is only decided
-	ctx    context.Context // of the Do that began it, for its values
+	fn     Func            // nil if the effect is decided but not attempted
+	ctx    context.Context // the context of the Do that began the flight; only its values are used
 
 	met     *Effect       // the open effect at the last call of fn or Resolve; used by its goroutine only
 	waiters int           // guarded by Ledger.mu, like begun
-	begun   bool          // it has its place, or was dropped
-	dropped chan struct{} // closed when the last waiter left before it had begun
+	begun   bool          // the flight has got its place, or was dropped
+	dropped chan struct{} // closed if the last waiter leaves before the flight has begun
 	on      []*flight     // the flights that its function waits for
 	done    chan struct{}
 	out     outcome // set before done is closed
 }
 
-// outcome is the result of a flight.
 type outcome struct {
 	result []byte
 	err    error
-	again  bool // a decision lets the next Do attempt it
+	again  bool // a decision allows the next Do to attempt the effect
 }
 
-// Open returns a Ledger for a lease. The lease's handler calls it when it begins. Open lists the
-// effects that former leaders left open, in one read. In the background, the Ledger then reads the
-// record of each and, if Options.Resolve is set, decides on it. A Do with the same key waits for
-// the decision. A lease has one Ledger at a time. ctx is the handler's context, and limits Open
-// only.
+// Open returns a Ledger for a lease. The lease's handler calls Open when it begins. Open lists the
+// effects that former leaders left open, in one read. In the background, the Ledger then reads each
+// effect's record and, if Options.Resolve is set, decides the effect. A Do with the same key waits
+// for the decision. A lease can have only one open Ledger. The handler's context, ctx, limits only
+// Open.
 //
 // The error matches core.ErrInvalid if options are outside their limits, or if Scope names a shard
-// of a keyspace. It also matches core.ErrInvalid for a lock's lease (package lock), because effects
-// outlast such a lease. If the lease is over, the error matches core.ErrLost. Any other error means
-// that the store could not be read.
+// of a keyspace. The error also matches core.ErrInvalid for a lock's lease (package lock), because
+// effects outlast such a lease. If the lease is over, the error matches core.ErrLost. Any other
+// error means that Open could not read the store.
 func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if lease == nil {
 		return nil, invalid("the lease is nil: call Open in a handler")
@@ -113,8 +111,8 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	return l, nil
 }
 
-// awaitRules waits until the member has read the operators' rules, for at most rulesWait. An effect
-// that a rule decides is neither passed to Resolve nor attempted again.
+// awaitRules waits, for at most rulesWait, until the member has read the operators' rules. An
+// effect that a rule decides is neither passed to Resolve nor attempted again.
 func awaitRules(ctx context.Context, lease *core.Lease) {
 	ctx, cancel := context.WithTimeout(ctx, rulesWait)
 	defer cancel()
@@ -123,11 +121,11 @@ func awaitRules(ctx context.Context, lease *core.Lease) {
 	}
 }
 
-// Close waits until no effect is in progress, and ends the background work. Effects that wait for a
-// turn, or between two attempts, begin no further attempt. Close returns when every fn and Resolve
-// has returned. Their contexts end after Deadline, or when the lease may no longer be used. The
-// handler calls Close before it returns, because the store refuses writes under a lease that was
-// given back. A second Close waits as well.
+// Close ends the background work, and waits until no effect is in progress. The ledger no longer
+// attempts effects that are waiting for their turn or for their next attempt. Close returns when
+// every fn and Resolve has returned. Their contexts end after Deadline, or when the lease may no
+// longer be used. The handler calls Close before it returns, because the store refuses writes under
+// a released lease. A second call to Close also waits.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	first := !l.closed
@@ -145,19 +143,19 @@ func (l *Ledger) Close() {
 	<-l.w.ended
 }
 
-// Do makes the effect named key once, and returns its result. If the effect was made earlier, under
-// this lease or a former one, Do returns the stored result without calling fn. Concurrent calls
-// with the same key share one execution, which runs the first call's fn.
+// Do performs the effect with the given key once, and returns its result. If the effect is already
+// done, under this or an earlier lease, Do returns the stored result without calling fn. Concurrent
+// calls with the same key share one execution, which runs the first call's fn.
 //
-// Do writes the intent to the store, under the fence, calls fn, and writes the result before it
-// returns. Effects that run concurrently share these two writes. fn runs in its own goroutine. Its
-// context carries the values of ctx, and ends after Options.Deadline, or when the lease may no
-// longer be used. It does not end with ctx, which limits only the wait of this call. Do does not
-// recover panics of fn.
+// Do writes the intent to the store under the fence, calls fn, and writes the result before it
+// returns. Effects that run concurrently share these writes. A separate goroutine runs fn. The
+// context passed to fn carries ctx's values, and ends after Options.Deadline, or when the lease may
+// no longer be used. It does not end with ctx, because ctx limits only how long this call waits. Do
+// does not recover a panic in fn.
 //
-// If fn calls Do with its context, that effect is nested: it waits for no turn
-// (Options.Concurrent), and begins even after Close was called. If the effect would wait for
-// itself, the error matches core.ErrInvalid.
+// If fn calls Do with fn's own context, the inner effect is nested. A nested effect does not wait
+// for its turn (Options.Concurrent), and begins even after Close was called. If an effect would
+// have to wait for itself, the error matches core.ErrInvalid.
 //
 // The error matches
 //
@@ -166,7 +164,8 @@ func (l *Ledger) Close() {
 //     valid, the ledger writes the result later.
 //   - ErrNotKept: the effect happened, but its result was not kept.
 //   - ErrFull, core.ErrInvalid, core.ErrClosed after Close: nothing happened.
-//   - core.ErrRetry: nothing happened; the same call may succeed later, here or on the next leader.
+//   - core.ErrRetry: nothing happened, and the same call may succeed later, on this leader or the
+//     next.
 //   - core.ErrUnknown, with ctx's error: ctx ended while the effect was in progress.
 //   - core.ErrLost: the lease is over. If the error does not match ErrInDoubt, fn was not called.
 func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
@@ -191,13 +190,13 @@ func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 			return nil, err
 		}
 		if f.fn == nil && f.out.again {
-			continue // it was decided, and this call makes the attempt
+			continue // the effect was decided, and this call attempts it
 		}
 		return slices.Clone(f.out.result), f.out.err
 	}
 }
 
-// board joins the flight of a key, or starts it.
+// board joins a key's flight. If the key has no flight, board starts one.
 func (l *Ledger) board(ctx context.Context, key string, fn Func) (*flight, error) {
 	within, _ := ctx.Value(flightKey{}).(*flight)
 	l.mu.Lock()
@@ -230,7 +229,6 @@ func (l *Ledger) board(ctx context.Context, key string, fn Func) (*flight, error
 	return f, nil
 }
 
-// flightKey is the key of the flight in its function's context.
 type flightKey struct{}
 
 func (f *flight) landed() bool {
@@ -242,19 +240,18 @@ func (f *flight) landed() bool {
 	}
 }
 
-// waits reports whether f is other, or waits for it. The caller holds Ledger.mu.
+// The caller holds Ledger.mu.
 func (f *flight) waits(other *flight) bool {
 	return f == other || !f.landed() && slices.ContainsFunc(f.on, func(g *flight) bool { return g.waits(other) })
 }
 
-// newFlight registers a flight. The caller holds l.mu.
+// The caller holds l.mu.
 func (l *Ledger) newFlight(key string) *flight {
 	f := &flight{ledger: l, key: key, ctx: context.Background(), dropped: make(chan struct{}), done: make(chan struct{})}
 	l.flights[key] = f
 	return f
 }
 
-// await waits for a flight until ctx ends.
 func (l *Ledger) await(ctx context.Context, f *flight) error {
 	select {
 	case <-f.done:
@@ -278,8 +275,8 @@ func (l *Ledger) await(ctx context.Context, f *flight) error {
 	return fmt.Errorf("tenure: effect %q goes on without its caller: %w: %w", f.key, core.ErrUnknown, context.Cause(ctx))
 }
 
-// fly takes a place for a flight that is not nested. If the effect has not begun by then, fly makes
-// or decides it.
+// Unless the flight is nested, fly waits for a place. If the flight was not dropped during the
+// wait, fly then performs or decides the effect.
 func (l *Ledger) fly(f *flight, nested bool) {
 	if nested {
 		defer func() {
@@ -311,8 +308,8 @@ func (l *Ledger) fly(f *flight, nested bool) {
 	l.carry(f)
 }
 
-// carry makes or decides an effect. It also settles an effect whose function ends its goroutine
-// (runtime.Goexit).
+// carry performs or decides an effect, and sets the outcome even if the effect's function ends the
+// goroutine (runtime.Goexit).
 func (l *Ledger) carry(f *flight) {
 	returned := false
 	defer func() { // calls no application code, because it also runs during panics, which end the process
@@ -335,10 +332,9 @@ func (l *Ledger) carry(f *flight) {
 	returned = true
 }
 
-// unbegun returns the error of an effect that got no place before the end.
 func (l *Ledger) unbegun(f *flight) error {
 	why := l.lease.Err()
-	if f.fn == nil { // a former leader began it
+	if f.fn == nil { // a former leader began the effect
 		return &InDoubtError{Shard: l.lease.Shard(), lost: why != nil,
 			Effect: Effect{Key: f.key, ID: ID(l.o.Scope, f.key), State: InDoubt, Reason: "not decided before the ledger was closed"}}
 	}
@@ -348,7 +344,6 @@ func (l *Ledger) unbegun(f *flight) error {
 	return fmt.Errorf("tenure: effect %q: not begun: %w", f.key, why)
 }
 
-// land ends a flight.
 func (l *Ledger) land(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -358,10 +353,10 @@ func (l *Ledger) land(f *flight) {
 	close(f.done)
 }
 
-// Lookup returns an effect's state. It costs one read, or two if the effect may be in doubt. If the
-// effect was never begun, or is no longer kept, Lookup returns nil without an error. An idempotent
-// consumer calls it to learn whether a message is done. A former leader's open effect is InDoubt
-// until it is decided.
+// Lookup returns an effect's state. The call costs one read, or two reads if the effect may be in
+// doubt. If the effect was never begun or is no longer kept, Lookup returns nil and no error. An
+// idempotent consumer calls Lookup to find out whether a message has been processed. An effect that
+// a former leader left open is InDoubt until Resolve or a person decides it.
 func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -377,9 +372,10 @@ func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	return e, err
 }
 
-// InDoubt returns, by key, the open effects that are not currently being attempted. There are at
-// most as many as the sum of MaxInDoubt, Concurrent and the nested effects (see Do). If some
-// records cannot be read, InDoubt returns the others, and the error matches core.ErrDamaged.
+// InDoubt returns the open effects that are not currently being attempted, sorted by key. There are
+// at most MaxInDoubt plus Concurrent such effects, plus the number of nested effects (see Do). If
+// some records cannot be read, InDoubt returns the other effects, and the error matches
+// core.ErrDamaged.
 func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	all, err := l.open(ctx)
 	idle := make(map[string]*Effect)
@@ -400,8 +396,8 @@ func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	return doubts, err
 }
 
-// idling reports whether no call attempts an effect that was read as begun. The effect may have
-// ended since.
+// idling reports whether an effect in state Begun is not being attempted. The effect may have ended
+// since its record was read.
 func (l *Ledger) idling(e *Effect) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -409,15 +405,15 @@ func (l *Ledger) idling(e *Effect) bool {
 	return e.State == Begun && (f == nil || f.fn == nil)
 }
 
-// judge marks e as in doubt if its record has not changed since before idling reported that no call
-// attempts e. An attempt that had ended by then would have replaced the record.
+// judge marks an effect as in doubt if its record has not changed since before idling reported that
+// no call attempts the effect. An attempt that ended before that report would have replaced the
+// record.
 func (l *Ledger) judge(e, was *Effect) {
 	if was != nil && e.State == Begun && e.Token == was.Token && e.Repeats == was.Repeats && e.Began.Equal(was.Began) {
 		e.State, e.Reason = InDoubt, l.unended(e)
 	}
 }
 
-// unended returns why an effect that was begun is in doubt.
 func (l *Ledger) unended(e *Effect) string {
 	if e.Token == l.lease.Token() {
 		return "its outcome was not written"
@@ -425,7 +421,6 @@ func (l *Ledger) unended(e *Effect) string {
 	return fmt.Sprintf("the lease with token %d ended before the outcome was written", e.Token)
 }
 
-// record reads the record of an effect. It returns nil if there is no record.
 func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 	item, err := l.lease.Get(ctx, recordPrefix+key)
 	if err != nil || item == nil {
@@ -438,7 +433,7 @@ func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 	return &e, nil
 }
 
-// open reads the open effects. It returns a nil slice only if it could not read them.
+// The slice is nil only if open could not read the store.
 func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
 	items, err := l.lease.List(ctx, openPrefix, mostInDoubt+2*maxConcurrent, maxOpen)
 	if err != nil {
@@ -447,8 +442,7 @@ func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
 	return decodeAll(items, l.o.Scope)
 }
 
-// decodeAll decodes the index of open effects. It leaves out records that it cannot read. The error
-// names the first three of these.
+// decodeAll skips records that it cannot read. The error lists the first three of them.
 func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 	all := make([]Effect, 0, len(items))
 	var errs []error
@@ -464,11 +458,11 @@ func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 	return all, errors.Join(errs...)
 }
 
-// ReadOpen returns the effects of a shard that have not ended, by key, up to limit (1 to 10,000).
-// It is intended for tools: it needs no lease, and calls the store once. An effect that is Begun
-// under a token below that of the shard's current lease is in doubt. An effect of the current lease
-// may be in progress. If some records cannot be read, ReadOpen returns the others, and the error
-// matches core.ErrDamaged.
+// ReadOpen returns up to limit (1 to 10,000) effects of a shard that have not ended, sorted by key.
+// ReadOpen is for tools. ReadOpen needs no lease, and calls the store once. An effect is in doubt
+// if it is Begun under a token lower than the token of the shard's current lease. Under the current
+// token, an effect may be in progress. If some records cannot be read, ReadOpen returns the other
+// effects, and the error matches core.ErrDamaged.
 func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]Effect, error) {
 	if limit < 1 || limit > mostInDoubt {
 		return nil, invalid("reading %d effects is outside 1 to %d", limit, mostInDoubt)
@@ -480,8 +474,8 @@ func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]E
 	return decodeAll(items, b.Info().Namespace+"/"+shard)
 }
 
-// Read returns the store's record of one effect of a shard. If the store has no record, Read
-// returns nil without an error. It needs no lease. See ReadOpen.
+// Read returns the store's record of one effect of a shard, or nil and no error if there is no
+// record. Read needs no lease. See ReadOpen.
 func Read(ctx context.Context, b core.Backend, shard, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -500,5 +494,5 @@ func Read(ctx context.Context, b core.Backend, shard, key string) (*Effect, erro
 	return &e, nil
 }
 
-// now returns the wall clock in the form that is stored.
+// now returns the wall clock's time in the stored form.
 func now() time.Time { return time.Now().UTC().Round(0) }

@@ -21,7 +21,7 @@ import (
 
 func never(context.Context, string) ([]byte, error) { panic("called") }
 
-// TestDoOnce: an effect is made once, however often it is requested, and its result is kept.
+// TestDoOnce: an effect that is requested several times happens once, and its result is kept.
 func TestDoOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newProvider(false)
@@ -65,8 +65,8 @@ func TestDoOnce(t *testing.T) {
 	})
 }
 
-// TestTakeover: an effect that a dead leader had begun is in doubt for the next leader, and is not
-// attempted again.
+// TestTakeover: if a leader dies after it has begun an effect, the effect is in doubt for the next
+// leader, and is not attempted again.
 func TestTakeover(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newProvider(false)
@@ -121,9 +121,10 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// TestLateCall: a leader that was stopped after the intent makes its call after the next one
-// decided. That does no harm with idempotency keys, or if unknown outcomes are left in doubt. If a
-// resolver repeats an unknown effect, there are two charges: the limit that the package states.
+// TestLateCall: a leader is stopped after it has written the intent, and makes its call after the
+// next leader has decided. The call does no harm if keys are honored, or if unknown outcomes are
+// left in doubt. If a resolver repeats an unknown effect, there are two charges. The package
+// comment states this limit.
 func TestLateCall(t *testing.T) {
 	for name, x := range map[string]struct {
 		honours bool
@@ -141,7 +142,7 @@ func TestLateCall(t *testing.T) {
 				goOn := make(chan struct{})
 				go func() {
 					_, _ = w.do(l, "pay/1", func(_ context.Context, id string) ([]byte, error) {
-						<-goOn // stopped here
+						<-goOn // the leader is stopped here
 						return p.pay("paid late")(context.Background(), id)
 					})
 				}()
@@ -172,7 +173,7 @@ func TestLateCall(t *testing.T) {
 	}
 }
 
-// TestResolve: the next leader's resolver decides about open effects before a Do with their key
+// TestResolve: the next leader's resolver decides an open effect before a Do with the effect's key
 // continues.
 func TestResolve(t *testing.T) {
 	for state, want := range map[State]string{Done: "found", Repeat: "paid", Failed: "failed", InDoubt: "in doubt", "": "in doubt"} {
@@ -245,8 +246,8 @@ func TestResolveLater(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcome: if the other side does not honour keys, an attempt without an answer is the
-// last. Otherwise it is repeated with the same key.
+// TestUnknownOutcome: if an attempt gets no answer, it is repeated with the same key only if the
+// receiver honors keys.
 func TestUnknownOutcome(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -281,8 +282,8 @@ func TestUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestKnownOutcome: an effect that certainly did not happen is attempted again, or not, as the
-// function's error says, and is never in doubt.
+// TestKnownOutcome: if an effect certainly did not happen, it is never in doubt, and the function's
+// error determines whether it is attempted again.
 func TestKnownOutcome(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -311,7 +312,7 @@ func TestKnownOutcome(t *testing.T) {
 			w.Errorf("got %v after %d calls", err, calls)
 		}
 		l.Close()
-		// After an attempt without an answer no later refusal proves that nothing happened.
+		// After an attempt without an answer, no later refusal proves that nothing happened.
 		l = one.open(Options{Repeatable: true})
 		calls = 0
 		_, err = w.do(l, "pay/4", func(context.Context, string) ([]byte, error) {
@@ -328,8 +329,8 @@ func TestKnownOutcome(t *testing.T) {
 	})
 }
 
-// TestDeadline: a function's context ends after the deadline. An effect that is between two
-// attempts when the ledger is closed is left to the next leader.
+// TestDeadline: a function's context ends after the deadline. If the ledger is closed between two
+// attempts, the effect is left to the next leader.
 func TestDeadline(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -371,8 +372,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestCallerGoes: the end of a caller's context ends its wait, but not the effect. An effect that
-// has not begun does not begin.
+// TestCallerGoes: when a caller's context ends, the caller stops waiting, but an effect that has
+// begun continues. An effect that has not begun does not begin.
 func TestCallerGoes(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -486,8 +487,8 @@ func TestTrim(t *testing.T) {
 	})
 }
 
-// TestTrimWhole: a record is removed in one write with its entry in the index of ends, even if a
-// commit takes an odd number of operations. Otherwise the remaining entry would remove the record
+// TestTrimWhole: one write removes both a record and its entry in the index of ends, even if a
+// commit takes an odd number of operations. Otherwise, the leftover entry would remove the record
 // of a later effect with the same key, which may be open.
 func TestTrimWhole(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -526,8 +527,9 @@ func (w *world) items(p *leader, prefix string) (keys []string) {
 	return keys
 }
 
-// TestGroupCommit: 64 concurrent effects share their writes: two for each, and at most a tenth of a
-// call. An effect that was made before is answered, and delays no other.
+// TestGroupCommit: 64 concurrent effects share their calls. Each effect has two writes, and costs
+// at most a tenth of a call. A Do for an effect that is already done returns its result, and does
+// not delay other effects.
 func TestGroupCommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -567,7 +569,8 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestFull: with too many in doubt no new effect begins, and known effects are answered.
+// TestFull: if too many effects are in doubt, no new effect begins, and Do still returns the
+// results of known effects.
 func TestFull(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -605,7 +608,7 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestDamaged: records of another writer are named, and do not harm other records.
+// TestDamaged: errors name damaged records, which do not harm other records.
 func TestDamaged(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -677,8 +680,8 @@ func TestRefusedArguments(t *testing.T) {
 	})
 }
 
-// TestByHand: an operator's rule decides about an effect in doubt once, and about no other state of
-// it. Author and reason are kept.
+// TestByHand: an operator's rule decides an effect in doubt once, and only in the state that the
+// rule names. Author and reason are kept.
 func TestByHand(t *testing.T) {
 	for name, want := range map[string]State{control.OutcomeDone: Done, control.OutcomeFailed: Failed, control.OutcomeRepeat: Repeat} {
 		t.Run(name, func(t *testing.T) {
@@ -756,8 +759,8 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestID: an idempotency key depends on scope and key, has the form of a UUID, and never
-// changes from one version to the next.
+// TestID: an idempotency key depends on scope and key, has the form of a UUID, and is the same in
+// every version of Tenure.
 func TestID(t *testing.T) {
 	t.Parallel()
 	if got := ID("shop/orders-1", "pay/17"); got != "b7831d1d-6a95-83cc-9253-3e2036ccfa07" {
@@ -774,8 +777,8 @@ func TestID(t *testing.T) {
 	}
 }
 
-// In a keyspace effects continue in another shard when a range is split: the idempotency key stays
-// the same. If Open cannot know the keyspace, its error says that Scope must be set.
+// In a keyspace, effects continue in another shard when a range is split, and the idempotency key
+// stays the same. If Open cannot know the keyspace, its error states that Scope must be set.
 func TestScopeOfAKeyspace(t *testing.T) {
 	bubble(t, func(w *world) {
 		bank, ran := newProvider(true), 0
@@ -786,7 +789,7 @@ func TestScopeOfAKeyspace(t *testing.T) {
 				w.Errorf("opened with the shard's own scope: %v", err)
 			}
 			if w.shard == "orders-0002" {
-				handler = context.Background() // the name tells
+				handler = context.Background() // the name shows the keyspace
 			}
 			l, err := Open(handler, p.lease, &Options{Repeatable: true})
 			if err != nil {
@@ -808,8 +811,8 @@ func TestScopeOfAKeyspace(t *testing.T) {
 	})
 }
 
-// Take brings the effects of a range along with their idempotency keys: ended effects are not made
-// again, and open effects are decided.
+// Take transfers the effects of a range with their idempotency keys. Ended effects are not
+// repeated, and open effects are decided.
 func TestTake(t *testing.T) {
 	bubble(t, func(w *world) {
 		bank := newProvider(true)
@@ -834,12 +837,12 @@ func TestTake(t *testing.T) {
 
 		w.shard = "two"
 		q := w.lead("b")
-		m := q.open(Options{Keep: time.Hour}) // before the range comes
+		m := q.open(Options{Keep: time.Hour}) // before the range arrives
 		if _, err := w.do(m, "go/stale", func(context.Context, string) ([]byte, error) { return nil, errLost }); !errors.Is(err, ErrInDoubt) {
 			w.Fatal(err)
 		}
 		m.Close()
-		for range 2 { // as Take is called again after a failure
+		for range 2 { // a failure makes the slice call Take again
 			ops, err := Take(context.Background(), p.b, q.lease, "one", has)
 			if err != nil {
 				w.Fatal(err)
@@ -870,7 +873,7 @@ func TestTake(t *testing.T) {
 		if n := bank.count(ID("test/one", "go/open")); n != 1 || bank.calls != 4 || len(bank.charges) != 3 {
 			w.Errorf("%d charges of the open one, %d calls: %v", n, bank.calls, bank.charges)
 		}
-		time.Sleep(2 * time.Hour) // ended effects are trimmed in the new shard, too
+		time.Sleep(2 * time.Hour) // ended effects are also trimmed in the new shard
 		if items, err := q.lease.List(context.Background(), Prefix, 0, 0); err != nil || len(items) > 0 {
 			w.Errorf("after Keep: %+v, %v", items, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// An effect whose function makes other effects ends, however many of them run at once. The inner
-// effects wait for no turn, even if another call began them and still waits for its turn.
+// Any number of concurrent effects whose functions perform other effects end. The inner effects do
+// not wait for a turn, even if another call began them and is still waiting for its turn.
 func TestNested(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -42,7 +42,7 @@ func TestNested(t *testing.T) {
 		}
 		synctest.Wait() // two of three have a turn
 		all.Go(func() { do(context.Background(), "shared", book) })
-		synctest.Wait() // this one waits for its turn, with the third
+		synctest.Wait() // this effect waits for its turn, together with the third
 		close(ready)
 		all.Wait()
 		if took := time.Since(began); took > time.Minute {
@@ -56,7 +56,7 @@ func TestNested(t *testing.T) {
 	})
 }
 
-// A former leader left the outer and the inner effects open, more than there are turns.
+// A former leader left more outer and inner effects open than there are turns.
 func TestNestedAfterTakeover(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -99,7 +99,7 @@ func TestNestedAfterTakeover(t *testing.T) {
 	})
 }
 
-// An effect that would wait for itself, directly or through others, is refused at once.
+// An effect that would wait for itself, directly or through other effects, is refused immediately.
 func TestNestedInItself(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -135,9 +135,9 @@ func TestNestedInItself(t *testing.T) {
 	})
 }
 
-// Close waits for an effect in progress, including nested effects that it begins only now. The
-// context of a function that has returned is like any other. Nested effects above the number of
-// turns are refused.
+// Close waits for an effect in progress, including nested effects that begin after the call of
+// Close. Once a function has returned, its context no longer nests effects. Nested effects above
+// the limit are refused.
 func TestNestedAtTheEnd(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -155,7 +155,7 @@ func TestNestedAtTheEnd(t *testing.T) {
 					many.Go(func() {
 						_, err := l.Do(ctx, fmt.Sprint("part/", i), func(context.Context, string) ([]byte, error) { <-hang; return nil, nil })
 						if errors.Is(err, core.ErrRetry) && !errors.Is(err, core.ErrClosed) {
-							none++ // there is one
+							none++ // one effect exceeds the limit
 						} else if err != nil {
 							w.Error(err)
 						}

@@ -15,7 +15,8 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// The limits of Options. MaxResult is also at most a quarter of the bytes of one commit.
+// These are the limits of Options. In addition, MaxResult is at most a quarter of one commit's
+// bytes.
 const (
 	maxConcurrent = 1024     // of Options.Concurrent
 	mostInDoubt   = 10_000   // of Options.MaxInDoubt
@@ -23,77 +24,79 @@ const (
 	maxAttempts   = 1000     // of Options.Attempts
 )
 
-// Options say how a Ledger treats effects. The zero value and nil are valid. With them, an effect
+// Options configure a Ledger. The zero value and nil are valid. With the default options, an effect
 // whose outcome is unknown stays in doubt.
 type Options struct {
-	// Scope is the scope in which idempotency keys are unique. Default: the namespace and the
-	// shard, joined by "/". In a sharding.Keyspace, the keyspace's name replaces the shard's,
-	// because effects continue in another shard when a range is split (see Take). If ctx does not
-	// come from a sharding.Manager's handler, a shard with a name like orders-0000 counts as part
-	// of the keyspace orders. If two such shards have effects with the same key, set Scope.
+	// Scope is the scope in which idempotency keys are unique. The default is the namespace and the
+	// shard, joined by "/". In a sharding.Keyspace, the keyspace's name replaces the shard's name,
+	// because effects continue in another shard when a range is split (see Take). If Open's ctx
+	// does not come from a sharding.Manager's handler, a shard with a name such as orders-0000
+	// counts as part of the keyspace orders. If two such shards have effects with the same key, set
+	// Scope.
 	Scope string
 
-	// Repeatable states that the other side honours idempotency keys: it makes the effect once,
-	// however often it receives the same key. The ledger then repeats an attempt without an answer.
-	// The next Do also repeats an effect that a former leader left in doubt. If Resolve is set, the
-	// ledger calls Resolve for it instead.
+	// Repeatable states that the receiver honors idempotency keys. Such a receiver performs an
+	// effect only once, even if it receives the same key several times. The ledger then repeats an
+	// attempt that got no answer. The next Do also repeats an effect that a former leader left in
+	// doubt, unless Resolve is set; the ledger then calls Resolve instead.
 	Repeatable bool
-	// Resolve, if set, decides on an effect in doubt, for example by asking the other side about
-	// its key. Open calls it for every effect that was left open. Do calls it after an attempt
-	// without an answer, or, with Repeatable, after the last attempt. If Resolve returns an error,
-	// the ledger calls it again after a back-off, up to Attempts times, and again a minute later.
-	// ctx ends after Deadline, or when the lease may no longer be used. Up to Concurrent calls run
-	// concurrently.
+	// Resolve, if set, decides an effect in doubt, for example by asking the receiver about the
+	// effect's key. Open calls Resolve for every effect that was left open. Do calls Resolve after
+	// an attempt that got no answer or, with Repeatable, after the last such attempt. If Resolve
+	// returns an error, the ledger calls it again after a back-off, up to Attempts times. A minute
+	// later, the ledger starts a new series of attempts. The context ends after Deadline, or when
+	// the lease may no longer be used. Up to Concurrent calls run in parallel.
 	Resolve func(ctx context.Context, e Effect) (Decision, error)
-	// Rules returns the operators' rules. Default: the lease's rules (core.Lease.Rules). The
-	// command "tenure effect resolve" writes rules of the kind control.Resolve. Such a rule decides
-	// on an effect that is open and not being attempted, before Resolve is called. The ledger calls
-	// Rules every second, and for each decision.
+	// Rules returns the operators' rules. The default is core.Lease.Rules. The command "tenure
+	// effect resolve" writes rules of the kind control.Resolve. Such a rule decides an effect that
+	// is open and not being attempted, and takes precedence over Resolve. The ledger calls Rules
+	// every second, and for each decision.
 	Rules func() []control.Rule
 
-	// Concurrent is the number of calls of fn and Resolve that run concurrently. It excludes nested
-	// effects (see Do), of which at most 1024 run. Do waits for its turn. When a process dies, up
-	// to this number of effects are open. Default 64, at most 1024.
+	// Concurrent is the maximum number of calls to fn and Resolve in progress. Further calls to Do
+	// wait for their turn. Nested effects (see Do) do not count, and have a separate limit of 1024.
+	// A process that dies leaves at most Concurrent attempted effects open. Default 64, at most
+	// 1024.
 	Concurrent int
-	// MaxInDoubt is the number of effects that may be open without being attempted. Above this
-	// number, Do begins no new effect and returns ErrFull. Default 1000, at most 10,000.
+	// MaxInDoubt limits how many effects may be open without being attempted. When the limit is
+	// reached, Do begins no new effect and returns ErrFull. Default 1000, at most 10,000.
 	MaxInDoubt int
-	// MaxResult limits a result, in bytes. Default 4096, at most a quarter of the bytes of one
-	// commit (core.Limits). If a result is longer, the ledger keeps only the fact that the effect
-	// happened.
+	// MaxResult is the maximum size of a result, in bytes. Default 4096, at most a quarter of one
+	// commit's bytes (core.Limits). If a result is longer, the ledger keeps only the fact that the
+	// effect happened.
 	MaxResult int
 
-	// Deadline limits one Do, from its first attempt on and including waits, and one call of
-	// Resolve. Default 30 s. If it exceeds core.Options.DrainBudget, an effect that begins just
-	// before the lease ends may outlast the budget. Such an effect is then in doubt.
+	// Deadline limits how long one Do takes from its first attempt, including waits. Deadline also
+	// limits one call to Resolve. Default 30 s. If Deadline exceeds core.Options.DrainBudget, an
+	// effect that begins just before the lease ends may outlast the budget. Such an effect is then
+	// in doubt.
 	Deadline time.Duration
-	// Attempts is the largest number of calls of fn within one Do. Default 5, at most 1000.
+	// Attempts is the maximum number of calls to fn within one Do. Default 5, at most 1000.
 	Attempts int
-	// BackoffMin and BackoffMax limit the wait between attempts, which doubles each time. A random
-	// part of up to half is subtracted. Defaults 100 ms and 5 s.
+	// BackoffMin and BackoffMax limit the wait between attempts, which doubles each time. The
+	// ledger shortens each wait by a random amount of up to half. Defaults 100 ms and 5 s.
 	BackoffMin, BackoffMax time.Duration
 
-	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with its key
-	// makes the effect again. Default 24 h, at least 1 s. A clock that is set ahead shortens Keep
-	// by the same amount. An effect whose end that clock recorded is kept longer by the same
-	// amount.
+	// Keep is how long the ledger keeps an ended effect, according to the leader's clock. After
+	// that time, a Do with the same key repeats the effect. Default 24 h, at least 1 s. A leader
+	// whose clock is ahead removes effects that much too early. Effects that ended under that
+	// leader are kept that much too long.
 	Keep time.Duration
 
 	// Logger logs each effect that stays in doubt at Warn, and each effect that an operator decided
-	// at Info. If the ledger retries after background errors, Logger logs the first at Warn, one
-	// after 1, 5 and 15 minutes, and then one every 15 minutes. It logs the end of these errors at
-	// Info. All ledgers with the same Stats share these lines. Default: slog.Default at the call of
-	// Open.
+	// at Info. If background work keeps failing, Logger logs the first error at Warn, further
+	// errors after 1, 5 and 15 minutes, and then one error every 15 minutes. It logs the end of
+	// these errors at Info. Ledgers with the same Stats log these errors together. The default is
+	// the result of slog.Default when Open is called.
 	Logger *slog.Logger
-	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a
-	// private Stats.
+	// Stats counts this ledger's work. Set the same Stats for all of a process's ledgers. Default:
+	// a private Stats.
 	Stats *Stats
 }
 
-// number matches what the names of a keyspace's shards end in.
+// The names of a keyspace's shards end in a number.
 var number = regexp.MustCompile(`-[0-9]{4,}$`)
 
-// resolve returns a copy with the defaults filled in.
 func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) {
 	var c Options
 	if o != nil {
@@ -159,7 +162,7 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 	return &c, nil
 }
 
-// logError logs an effect in doubt, or an error after which the ledger tries again.
+// logError logs either an effect in doubt or an error after which the ledger tries again.
 func (o *Options) logError(err error) {
 	if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 		o.Logger.Warn("tenure: effect in doubt", slog.String("key", doubt.Effect.Key), slog.String("error", doubt.Effect.Reason))

@@ -16,7 +16,6 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 )
 
-// order writes a rule, as the command does.
 func (w *world) order(r control.Rule) {
 	w.Helper()
 	b, err := memory.Open(context.Background(), w.store, "test", nil)
@@ -37,10 +36,9 @@ func (w *world) order(r control.Rule) {
 	}
 }
 
-// A ledger obeys the rules that the elector of its lease reads, and logs the author of a decision.
-// The next leader knows the rules before it decides about open effects, however late the store's
-// reply is.
-func TestRulesOfTheLease(t *testing.T) { // not parallel: it sets the default of slog
+// A ledger obeys the rules that its lease's elector reads, and logs who made a decision. The next
+// leader knows the rules before it decides open effects, even if the store's reply is late.
+func TestRulesOfTheLease(t *testing.T) { // not parallel, because it sets the default of slog
 	var mu sync.Mutex
 	var log bytes.Buffer
 	before := slog.Default()
@@ -88,7 +86,7 @@ func TestRulesOfTheLease(t *testing.T) { // not parallel: it sets the default of
 		l.Close()
 		p.resign()
 
-		// A member that cannot read the rules opens its ledger without.
+		// A member that cannot read the rules opens its ledger without rules.
 		p = w.lead("c")
 		l = p.open(Options{})
 		if _, err := w.do(l, "pay/3", newProvider(false).lose(9)); !errors.Is(err, ErrInDoubt) {

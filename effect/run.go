@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// make begins an effect, or continues it from its record.
+// If the effect has a record, make continues it.
 func (l *Ledger) make(f *flight) outcome {
 	e := Effect{Key: f.key, ID: ID(l.o.Scope, f.key), State: Begun, Token: l.lease.Token(), Began: now()}
 	l.mu.Lock()
@@ -50,11 +50,10 @@ func (l *Ledger) make(f *flight) outcome {
 	return l.meet(f, found)
 }
 
-// meet continues an effect that has a record.
 func (l *Ledger) meet(f *flight, e Effect) outcome {
 	later, again := l.takeLater(f.key)
 	switch {
-	case !e.State.Open(): // idle still lists it if the reply to its last write was lost
+	case !e.State.Open(): // if the reply to the last write was lost, idle still lists the effect
 		l.take(f.key)
 		return l.answer(e, nil)
 	case later.e.State == Repeat && f.fn != nil:
@@ -65,7 +64,7 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 	f.met = &e
 	hand := l.byHand(e)
 	ours := e.State == InDoubt && e.Token == l.lease.Token()
-	if hand == nil && ours && !again { // it was left to a person under this lease
+	if hand == nil && ours && !again { // the effect was left to a person under this lease
 		l.leave(e)
 		return outcome{err: &InDoubtError{Shard: l.lease.Shard(), Effect: e}}
 	}
@@ -97,7 +96,7 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		l.leave(e)
 		return outcome{again: true}
 	}
-	// Write the intent again, under this lease, which proves that the lease is current.
+	// Writing the intent again under this lease proves that the lease is current.
 	undone := e.undone
 	e.State, e.Token, e.undone = Begun, l.lease.Token(), false
 	value := encode(e)
@@ -109,8 +108,8 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 	return l.pursue(f, e, !undone)
 }
 
-// pursue attempts an effect whose intent is written. If unsure is true, it may have happened
-// already.
+// The caller has written the effect's intent. If unsure is true, the effect may already have
+// happened.
 func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	ctx, cancel := l.bounded(f.ctx, f)
 	defer cancel()
@@ -154,7 +153,7 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	}
 }
 
-// bounded returns the context for fn and Resolve, which carries the values of ctx, and the flight.
+// The context for fn and Resolve carries ctx's values and the flight.
 func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
 	ctx, timer := context.WithTimeout(ctx, l.o.Deadline)
@@ -166,7 +165,7 @@ func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, conte
 	}
 }
 
-// pause waits after attempt n. It reports whether another attempt may begin.
+// After attempt n, pause waits and reports whether another attempt may begin.
 func (l *Ledger) pause(ctx context.Context, n int) bool {
 	wait := l.o.BackoffMax
 	if shift := n - 1; shift < 30 && l.o.BackoffMin<<shift < wait {
@@ -184,7 +183,6 @@ func (l *Ledger) pause(ctx context.Context, n int) bool {
 	return false
 }
 
-// stopped reports whether no further attempt may begin.
 func (l *Ledger) stopped() bool {
 	select {
 	case <-l.closing:
@@ -194,8 +192,7 @@ func (l *Ledger) stopped() bool {
 	}
 }
 
-// decide returns the decision about an effect in doubt. It comes from Resolve or, without Resolve,
-// from Repeatable.
+// An effect in doubt is decided by Resolve or, if Resolve is not set, according to Repeatable.
 func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	if l.o.Resolve == nil {
 		if l.o.Repeatable {
@@ -225,8 +222,7 @@ func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	}
 }
 
-// settle writes a decision, or an outcome that is known immediately, and returns the outcome. See
-// write.
+// settle writes a decision, or a known outcome, and returns the outcome. See write.
 func (l *Ledger) settle(e Effect, d Decision, cause error) outcome {
 	e.State, e.Token, e.Reason = d.State, l.lease.Token(), clean(d.Reason)
 	if e.State == Repeat {
@@ -248,7 +244,6 @@ func (l *Ledger) settle(e Effect, d Decision, cause error) outcome {
 	return l.write(e, d.Result, cause)
 }
 
-// record returns the operations that write the state of an effect.
 func record(e Effect) []core.Op {
 	value := encode(e)
 	if e.State.Open() {
@@ -257,8 +252,8 @@ func record(e Effect) []core.Op {
 	return []core.Op{core.Put(recordPrefix+e.Key, value), core.Delete(openPrefix + e.Key), core.Put(endKey(e), nil)}
 }
 
-// write writes the state of an effect and returns its outcome, with the result if the effect is
-// done. cause is fn's error. If the write fails, it is repeated later.
+// If the effect is done, the outcome contains the result. The cause is fn's error. If the write
+// fails, the ledger repeats it later.
 func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	_, err := l.w.put("", record(e)...)
 	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server accepts less now
@@ -289,7 +284,7 @@ func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	}
 }
 
-// yield records that nothing happened, and that the next Do will attempt the effect.
+// After yield, the record shows that nothing happened, and the next Do attempts the effect.
 func (l *Ledger) yield(e Effect, cause error) outcome {
 	e.undone = true
 	out := l.settle(e, Decision{State: Repeat, Reason: e.Reason}, cause)
@@ -299,7 +294,6 @@ func (l *Ledger) yield(e Effect, cause error) outcome {
 	return out
 }
 
-// answer returns the outcome of an effect that has ended.
 func (l *Ledger) answer(e Effect, cause error) outcome {
 	switch {
 	case e.State == Failed:
@@ -311,8 +305,7 @@ func (l *Ledger) answer(e Effect, cause error) outcome {
 	return outcome{result: slices.Clone(e.Result)}
 }
 
-// doubtful returns the outcome of an effect that stays open. failed is the error of writing its
-// state, if any.
+// The effect stays open. If its state could not be written, failed is the error of that write.
 func (l *Ledger) doubtful(e Effect, failed error) outcome {
 	l.leave(e)
 	if failed != nil {
@@ -322,14 +315,13 @@ func (l *Ledger) doubtful(e Effect, failed error) outcome {
 	if e.State == Repeat {
 		return outcome{err: err, again: true}
 	}
-	if !err.lost { // the end of the handler reports a lost lease once, for all effects
+	if !err.lost { // a lost lease is reported once for all effects, when the handler ends
 		l.o.logError(err)
 	}
 	return outcome{err: err}
 }
 
-// undecided returns the outcome of an effect for which Resolve failed; Resolve is called again
-// later.
+// Resolve has failed, and the ledger calls it again later.
 func (l *Ledger) undecided(e Effect, err error) outcome {
 	l.mu.Lock()
 	l.later[e.Key] = late{}
@@ -342,8 +334,8 @@ func (l *Ledger) undecided(e Effect, err error) outcome {
 	return l.settle(e, Decision{Reason: reason}, nil)
 }
 
-// postpone records an effect for later. Its outcome is then written if it is known, and decided
-// otherwise.
+// postpone records an effect for later. If the outcome is known, the ledger then writes it.
+// Otherwise, the ledger decides the effect.
 func (l *Ledger) postpone(e Effect, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -353,7 +345,6 @@ func (l *Ledger) postpone(e Effect, cause error) {
 	}
 }
 
-// takeLater returns and forgets the effect that postpone recorded, if any.
 func (l *Ledger) takeLater(key string) (what late, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

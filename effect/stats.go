@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
-// Stats counts the work of a process's ledgers, for metrics and the board. A process makes one
-// Stats and gives it to all its ledgers (Options.Stats). It also gives it to packages tenureprom,
-// tenureotel and tenurehttp, which show the counts. The zero value is ready to use. Stats is safe
-// for concurrent use.
+// Stats counts the work of a process's ledgers, for metrics and the board. A process creates one
+// Stats and passes it to all its ledgers (Options.Stats), and to packages tenureprom, tenureotel
+// and tenurehttp, which show the counts. The zero value is ready to use. Stats is safe for
+// concurrent use.
 type Stats struct {
 	begun, done, failed, refused, retries, full atomic.Uint64
 
@@ -24,37 +24,37 @@ type Stats struct {
 	ledgers map[*Ledger]struct{} // open ledgers
 }
 
-// Counts contains the counts of a Stats since it was made, and the number of effects that wait now.
-// It contains no effect's key.
+// Counts contains everything that a Stats has counted since it was created, and the number of
+// effects that are waiting now. It does not contain the effects' keys.
 type Counts struct {
 	// Begun is the number of new effects whose intent was written.
 	Begun uint64
-	// Done, Failed and Refused are the numbers of effects that ended. Refused counts effects whose
-	// error was marked by the function Refused. Failed counts all others that did not happen or
+	// Done, Failed and Refused count the effects that ended. Refused counts the effects whose error
+	// was marked by the function Refused. Failed counts all other effects that did not happen or
 	// were compensated.
 	Done, Failed, Refused uint64
-	// Retries is the number of calls of a Func after the first call for its effect.
+	// Retries is the number of Func calls after the first call for an effect.
 	Retries uint64
-	// Full is the number of calls to Do that began nothing and returned ErrFull.
+	// Full is the number of calls to Do that began no effect and returned ErrFull.
 	Full uint64
 
-	// InDoubt counts the open effects that no call attempts, and that Resolve or the next Do will
-	// decide. Unresolved counts the open effects that only a person can decide. Both cover open
-	// ledgers whose lease is valid.
+	// InDoubt counts the open effects that no call attempts and that Resolve or the next Do will
+	// decide. Unresolved counts the open effects that only a person can decide. InDoubt and
+	// Unresolved count only effects of open ledgers whose lease is valid.
 	InDoubt, Unresolved Waiting
-	// Shards lists the shards with such effects, by name.
+	// Shards lists the shards with such effects, sorted by name.
 	Shards []ShardCounts
 }
 
-// Waiting describes a number of open effects.
+// Waiting describes a group of open effects.
 type Waiting struct {
 	Number int
-	// Oldest is when the oldest effect began, by the clock of the leader that began it. If there is
-	// no effect, Oldest is zero.
+	// Oldest is the time when the oldest effect began, according to the clock of the leader at that
+	// time. If there is no effect, Oldest is zero.
 	Oldest time.Time
 }
 
-// ShardCounts contains the numbers of a shard's waiting effects. See Counts.
+// ShardCounts contains the numbers of one shard's waiting effects. See Counts.
 type ShardCounts struct {
 	Shard               string
 	InDoubt, Unresolved int
@@ -76,15 +76,15 @@ func (w *Waiting) add(began time.Time) {
 	w.Number++
 }
 
-// Counts returns the current counts. It walks all waiting effects: for each ledger, at most the sum
-// of Options.MaxInDoubt and Concurrent.
+// Counts returns the current counts. The call visits all waiting effects, whose number per ledger
+// is at most the sum of Options.MaxInDoubt and Concurrent.
 func (s *Stats) Counts() Counts {
 	c := Counts{Begun: s.begun.Load(), Done: s.done.Load(), Failed: s.failed.Load(), Refused: s.refused.Load(),
 		Retries: s.retries.Load(), Full: s.full.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.ledgers {
-		if l.lease.Err() == nil { // otherwise they are the next leader's
+		if l.lease.Err() == nil { // otherwise, the next leader counts these effects
 			l.count(&c)
 		}
 	}
@@ -107,13 +107,11 @@ func (s *Stats) close(l *Ledger) {
 	delete(s.ledgers, l)
 }
 
-// idle is an open effect that no call attempts.
 type idle struct {
 	began  time.Time
-	person bool // neither Resolve nor the next Do decides on it
+	person bool // neither Resolve nor the next Do decides the effect
 }
 
-// leave records that no call attempts an open effect.
 func (l *Ledger) leave(e Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,14 +121,13 @@ func (l *Ledger) leave(e Effect) {
 	l.idle[e.Key] = idle{began: e.Began, person: e.State != Repeat && !later && (alone || ours)}
 }
 
-// take records that an effect is attempted, or has ended.
 func (l *Ledger) take(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.idle, key)
 }
 
-// ended counts an effect whose end is written. cause is fn's error.
+// The cause is fn's error.
 func (l *Ledger) ended(e Effect, cause error) {
 	l.take(e.Key)
 	sure, _ := errors.AsType[*certain](cause)
@@ -144,7 +141,6 @@ func (l *Ledger) ended(e Effect, cause error) {
 	}
 }
 
-// count adds this ledger's waiting effects.
 func (l *Ledger) count(c *Counts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

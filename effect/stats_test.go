@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// counted compares the counts of a Stats with the expected counts.
 func (w *world) counted(when string, s *Stats, want Counts) {
 	w.Helper()
 	if got := s.Counts(); !reflect.DeepEqual(got, want) {
@@ -19,7 +18,8 @@ func (w *world) counted(when string, s *Stats, want Counts) {
 	}
 }
 
-// TestStats: each effect is counted once, however it ends, and a further attempt is a retry.
+// TestStats: each effect is counted once, regardless of how it ends, and every attempt after the
+// first is a retry.
 func TestStats(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := &Stats{}
@@ -65,8 +65,8 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// TestStatsTakeover: waiting effects leave the counts with the lease, and join those of the next
-// leader.
+// TestStatsTakeover: when a lease ends, its counts drop the waiting effects, and the next leader's
+// counts include them.
 func TestStatsTakeover(t *testing.T) {
 	for name, x := range map[string]struct {
 		o      Options
@@ -107,8 +107,8 @@ func TestStatsTakeover(t *testing.T) {
 	}
 }
 
-// TestStatsResolve: an effect is in doubt until Resolve has decided, also during the call. If
-// Resolve leaves it in doubt, it waits for a person.
+// TestStatsResolve: an effect is in doubt until Resolve has returned a decision. If Resolve leaves
+// the effect in doubt, the effect waits for a person.
 func TestStatsResolve(t *testing.T) {
 	for state, want := range map[State]Counts{
 		Done: {Done: 1}, Failed: {Failed: 1},
@@ -160,7 +160,6 @@ func TestStatsResolve(t *testing.T) {
 	}
 }
 
-// TestAge: a clock that is ahead makes no negative age.
 func TestAge(t *testing.T) {
 	t.Parallel()
 	if a := (Waiting{1, time.Now().Add(time.Hour)}).Age(); a != 0 {

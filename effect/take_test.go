@@ -11,13 +11,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Take brings along all of the range, with its index, whatever the keys are.
+// Take transfers the whole range and its index, regardless of the keys.
 func TestTakeWhole(t *testing.T) {
 	bubble(t, func(w *world) {
 		write := func(p *leader, of string) (keys []string) {
 			var ops []core.Op
 			for i := range 900 {
-				// Some end where others go on, and some have the characters at the ends of the order.
+				// Some keys are prefixes of others, and some contain the first and the last
+				// characters in sort order.
 				key := []string{"go/%d", "go/_-%d", "go/z/%03d.x", "go-%d", "g/%d", "stay/%d", "go/order_%04d", "z%d", "go/%[1]d/%[1]d"}[i%9]
 				e := Effect{Key: fmt.Sprintf(key, i/9), State: Done, Reason: of, Began: now(), Ended: now()}
 				if i%2 == 0 {
@@ -70,7 +71,7 @@ func TestTakeWhole(t *testing.T) {
 	})
 }
 
-// endless is a shard whose effects have no end.
+// endless is a shard with an endless list of effects.
 type endless struct{ core.Backend }
 
 func (endless) List(_ context.Context, _ core.ShardID, prefix string, _, _ int) ([]core.Item, error) {
@@ -82,7 +83,7 @@ func (endless) List(_ context.Context, _ core.ShardID, prefix string, _, _ int) 
 	return items, nil
 }
 
-// The result of Take is limited.
+// The size of the operations that Take returns is limited.
 func TestTakeIsBounded(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")

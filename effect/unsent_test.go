@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestNotSentErrors: only errors of dialling and of looking up a name are NotDone.
+// TestNotSentErrors: only errors from dialing and from looking up a name are NotDone.
 func TestNotSentErrors(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -49,14 +49,14 @@ func TestNotSentErrors(t *testing.T) {
 	}
 }
 
-// TestNotSent: a request without a connection is attempted again. A request that was redirected, or
-// that http.Transport itself repeated, may have been done, so the error of its last connection
-// proves nothing.
+// TestNotSent: a request that got no connection is attempted again. If a request was redirected, or
+// if http.Transport repeated it, the receiver may have served it, so the error from the last
+// connection proves nothing.
 func TestNotSent(t *testing.T) {
 	bubble(t, func(w *world) {
 		for name, c := range map[string]struct {
-			refused, served int    // connections, in this order; then all are refused
-			answer          string // to the first request; empty: it is read, and the connection is closed
+			refused, served int    // numbers of connections, in this order; later ones are refused
+			answer          string // to the first request; if empty, the request is read, and the connection is closed
 			calls           int
 			want            error
 		}{
@@ -106,12 +106,13 @@ func TestNotSent(t *testing.T) {
 	})
 }
 
-// get is a request before the one that counts, with no context of the ledger's.
+// get sends an earlier request, whose context does not come from the ledger.
 func get(_ context.Context, client *http.Client) (*http.Response, error) {
 	return client.Get("http://a/warm")
 }
 
-// serveOnce answers requests of a connection up to the first POST, which has the answer.
+// serveOnce answers the requests on a connection up to the first POST, to which it sends the given
+// answer.
 func serveOnce(c net.Conn, answer string) {
 	defer c.Close()
 	for in := bufio.NewReader(c); ; {

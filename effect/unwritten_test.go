@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// stored is the state of an effect in the store.
 func (w *world) stored(p *leader, key string) Effect {
 	w.Helper()
 	e, err := Read(context.Background(), p.b, "pay", key)
@@ -25,8 +24,8 @@ func (w *world) stored(p *leader, key string) Effect {
 	return *e
 }
 
-// TestOutcomeUnwritten: if the store refuses an outcome and the lease stays valid, the outcome is
-// written later. So no effect stays begun under the current token.
+// TestOutcomeUnwritten: if the store refuses an outcome while the lease stays valid, the outcome is
+// written later. Therefore, no effect remains in state Begun under the current token.
 func TestOutcomeUnwritten(t *testing.T) {
 	asked := func(context.Context, Effect) (Decision, error) {
 		return Decision{State: Done, Result: []byte("found")}, nil
@@ -57,7 +56,7 @@ func TestOutcomeUnwritten(t *testing.T) {
 				if !errors.Is(err, ErrInDoubt) || errors.Is(err, core.ErrLost) || x.err == nil && out != "paid" {
 					w.Errorf("got %q, %v", out, err)
 				}
-				time.Sleep(3*laterEvery + laterEvery/2) // not at the instant of a try, of which the store would refuse the first write only
+				time.Sleep(3*laterEvery + laterEvery/2) // not at the instant of an attempt
 				if e := w.stored(one, "pay/1"); e.State != Begun || e.Token != one.lease.Token() {
 					w.Errorf("the store refused what it has: %+v", e)
 				}
@@ -91,8 +90,8 @@ func TestOutcomeUnwritten(t *testing.T) {
 	}
 }
 
-// TestOutcomeWrittenByDo: if an outcome could not be written, a Do with its key writes it, and
-// answers with it. If the decision was to repeat the effect, Do repeats it.
+// TestOutcomeWrittenByDo: if an outcome could not be written, a Do with the effect's key writes the
+// outcome and returns it. If the decision was to repeat the effect, Do repeats it.
 func TestOutcomeWrittenByDo(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -148,8 +147,8 @@ func TestOutcomeOfClosedLedger(t *testing.T) {
 	})
 }
 
-// TestStoreTakesLess: if the store refuses a result as too large, it is still known that the effect
-// happened.
+// TestStoreTakesLess: if a result is too large for the store, the ledger still records that the
+// effect happened.
 func TestStoreTakesLess(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -192,7 +191,7 @@ func TestGoexit(t *testing.T) {
 		}
 		l.Close()
 
-		var asked atomic.Int32 // a resolver that does so is asked again
+		var asked atomic.Int32 // a resolver that ends its goroutine is called again
 		l = one.open(Options{Resolve: func(context.Context, Effect) (Decision, error) {
 			if asked.Add(1) <= 5 { // every attempt of the first Do
 				runtime.Goexit()
@@ -211,8 +210,8 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// TestResolveGoexit: a resolver, rules and a hook that end their goroutine delay no other effect,
-// nor Close.
+// TestResolveGoexit: if a resolver, rules function or hook ends its goroutine, neither other
+// effects nor Close are delayed.
 func TestResolveGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -246,7 +245,7 @@ func TestResolveGoexit(t *testing.T) {
 	})
 }
 
-// TestOrphan: an effect that is listed as open and has no record is removed from the list and the
+// TestOrphan: an effect that is listed as open but has no record is removed from the list and the
 // counts.
 func TestOrphan(t *testing.T) {
 	for name, resolve := range map[string]func(context.Context, Effect) (Decision, error){

@@ -23,24 +23,24 @@ import (
 
 const ttl = time.Second
 
-// world is a store, and leaders of one shard on it, in a bubble of fake time. A goroutine that is
-// left at the end fails the test.
+// world is a store and the leaders of one shard, in a bubble of fake time. If a goroutine is left
+// at the end, the test fails.
 type world struct {
 	*testing.T
 	store *memory.Store
-	shard string        // of the leaders; "pay" where it is empty
+	shard string        // of the leaders; empty means "pay"
 	link  *kvfault.Link // of the newest leader
 
 	mu      sync.Mutex
-	commits int // calls, of all leaders
+	commits int // calls from all leaders
 	ops     int
 
 	takes     atomic.Int64                  // if not 0, a write with a larger value is refused
-	torn      atomic.Bool                   // a write deleted a record, or its entry in the index of ends, without the other
-	writeOps  int                           // if not 0, of the operations of one commit
+	torn      atomic.Bool                   // a write deleted only one of a record and its entry in the index of ends
+	writeOps  int                           // if not 0, the limit of operations in one commit
 	takesOps  atomic.Int64                  // if not 0, a write with more operations is refused
 	slowRules atomic.Int64                  // how long a read of the operators' rules takes
-	noRules   atomic.Bool                   // it fails
+	noRules   atomic.Bool                   // a read of the operators' rules fails
 	late      atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
 }
 
@@ -96,7 +96,6 @@ func (w *world) wait() {
 	}
 }
 
-// narrow is a backend whose commits have at most world.writeOps operations.
 type narrow struct {
 	core.Backend
 	most int
@@ -113,7 +112,6 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(&world{T: t, store: memory.New()}) })
 }
 
-// leader is a process that leads the shard.
 type leader struct {
 	w     *world
 	b     core.Backend
@@ -124,7 +122,7 @@ type leader struct {
 	ended chan error
 }
 
-// lead starts a leader, and waits until it leads.
+// lead starts a process, and waits until the process leads.
 func (w *world) lead(node string) *leader {
 	w.Helper()
 	p := &leader{w: w, link: &kvfault.Link{}, leave: make(chan struct{}), ended: make(chan error, 1)}
@@ -184,7 +182,7 @@ func (p *leader) open(o Options) *Ledger {
 	return l
 }
 
-// resign ends the leader in order, after its ledger was closed.
+// resign stops the leader as planned, after its ledger was closed.
 func (p *leader) resign() {
 	p.w.Helper()
 	close(p.leave)
@@ -195,14 +193,13 @@ func (p *leader) resign() {
 	p.b.Close()
 }
 
-// die cuts the leader off from its store, and waits until its lease is over. Its ledgers are closed
-// afterwards.
+// die cuts the leader off from its store, waits until the leader's lease is over, and then closes
+// the leader's ledgers.
 func (p *leader) die() {
 	p.link.Cut()
 	<-p.lease.Context().Done()
 }
 
-// bury ends the remains of a leader that died.
 func (p *leader) bury() {
 	close(p.leave)
 	p.stop()
@@ -210,10 +207,10 @@ func (p *leader) bury() {
 	p.b.Close()
 }
 
-// provider is the other side: it counts what happened, by idempotency key.
+// provider is the receiver of effects. It counts what happened, by idempotency key.
 type provider struct {
 	mu      sync.Mutex
-	honours bool // idempotency keys
+	honours bool // it honors idempotency keys
 	charges map[string]int
 	calls   int
 }
@@ -222,7 +219,7 @@ func newProvider(honours bool) *provider {
 	return &provider{honours: honours, charges: map[string]int{}}
 }
 
-// charge happens once for each key that is honoured.
+// charge counts a charge. If keys are honored, charge counts each key once.
 func (p *provider) charge(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +235,6 @@ func (p *provider) count(id string) int {
 	return p.charges[id]
 }
 
-// pay is a function that charges and answers text.
 func (p *provider) pay(text string) Func {
 	return func(_ context.Context, id string) ([]byte, error) {
 		p.charge(id)
@@ -248,7 +244,7 @@ func (p *provider) pay(text string) Func {
 
 var errLost = errors.New("the reply was lost")
 
-// lose charges, and its reply is lost, until it was called n times.
+// lose returns a function that charges, and loses the replies to the first n calls.
 func (p *provider) lose(n int) Func {
 	return func(_ context.Context, id string) ([]byte, error) {
 		p.charge(id)

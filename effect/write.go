@@ -10,26 +10,27 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Limits of one commit. The store's may be lower.
+// The store's limits on one commit may be lower.
 const (
 	mostOps   = 1024
 	mostBytes = 512 << 10
 )
 
-// reads is the number of records that are read together after a conflict.
+// After a conflict, up to this many records are read concurrently.
 const reads = 16
 
-// If at least gatherFrom effects are in progress, a commit waits up to gatherFor for half as many
-// writes. Otherwise, a fast store would get a call for every few writes.
+// If at least gatherFrom effects are in progress, a commit waits, for up to gatherFor, until half
+// as many writes are queued. Without this wait, a fast store would receive one call for every few
+// writes.
 const (
 	gatherFrom = 8
 	gatherFor  = 2 * time.Millisecond
 	gatherStep = gatherFor / 4
 )
 
-// outbox writes for all effects of a ledger in as few commits as possible. Entries that arrive
-// during one commit form the next. Core would send each intent alone, because it has a
-// precondition.
+// outbox combines the writes for all of a ledger's effects into few commits. Entries that are
+// queued during one commit form the next commit. Package core would send each intent separately,
+// because each intent has a precondition.
 type outbox struct {
 	l *Ledger
 
@@ -39,15 +40,15 @@ type outbox struct {
 
 	wake  chan struct{} // something is queued, or closed is set
 	ended chan struct{} // write has returned
-	bytes int           // largest size of one commit, according to the store
-	ops   int           // largest number of operations, lowered if the server takes fewer; only write uses it
+	bytes int           // maximum size of one commit, according to the store
+	ops   int           // maximum number of operations, lowered if the server accepts fewer; used by write only
 }
 
-// An entry is committed or refused as a whole.
+// entry contains operations that are committed or refused as a whole.
 type entry struct {
 	ops   []core.Op
-	key   string     // of an intent's record, which must not exist; otherwise empty
-	found *core.Item // the record that existed; nothing was written
+	key   string     // for an intent: the key of the record, which must not exist; otherwise empty
+	found *core.Item // the record that already existed, in which case nothing was written
 	err   error
 	done  chan struct{} // closed after found and err are set
 }
@@ -64,8 +65,8 @@ func newOutbox(l *Ledger) *outbox {
 	return w
 }
 
-// put commits ops and waits until they are committed or the lease is over. If key is not empty, it
-// is the key of a record that must not exist; if the record exists, put returns it instead.
+// put waits until ops are committed or the lease is over. If key is not empty and a record with
+// this key exists, put commits nothing and returns the record.
 func (w *outbox) put(key string, ops ...core.Op) (*core.Item, error) {
 	e := &entry{ops: ops, key: key, done: make(chan struct{})}
 	w.enqueue(e)
@@ -73,7 +74,6 @@ func (w *outbox) put(key string, ops ...core.Op) (*core.Item, error) {
 	return e.found, e.err
 }
 
-// enqueue queues entries for write.
 func (w *outbox) enqueue(e ...*entry) {
 	w.mu.Lock()
 	w.queue = append(w.queue, e...)
@@ -88,7 +88,7 @@ func (w *outbox) signal() {
 	}
 }
 
-// close ends the loop in write. No goroutine may call put afterwards.
+// After close, no goroutine may call put.
 func (w *outbox) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -97,7 +97,6 @@ func (w *outbox) close() {
 	<-w.ended
 }
 
-// write commits batch after batch until close is called.
 func (w *outbox) write() {
 	defer close(w.ended)
 	for range w.wake {
@@ -129,7 +128,7 @@ func (w *outbox) gather() {
 	}
 }
 
-// next takes the entries of the next commit, within the limits. No key occurs twice.
+// The next commit is within the limits, and no key occurs twice in it.
 func (w *outbox) next() (batch []*entry, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,8 +152,8 @@ func (w *outbox) next() (batch []*entry, closed bool) {
 	return batch, w.closed
 }
 
-// send commits a batch. If an intent's record already exists, its entry receives the record, and
-// the other entries are committed without it.
+// If an intent's record already exists, the intent's entry receives the record, and the other
+// entries are committed without that entry.
 func (w *outbox) send(batch []*entry) {
 	for len(batch) > 0 {
 		var ops []core.Op
@@ -183,8 +182,7 @@ func (w *outbox) send(batch []*entry) {
 	}
 }
 
-// existing reads the records of all intents of a batch. It completes the entries whose record
-// exists, and returns the others.
+// existing completes a batch's intents whose record exists, and returns the other entries.
 func (w *outbox) existing(batch []*entry) (rest []*entry) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, reads)

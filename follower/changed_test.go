@@ -15,12 +15,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestStoreWentBack: T8, while following and over a restart, with the head behind the position, and
-// with a head that other entries have brought up to it.
+// TestStoreWentBack checks T8 while the follower runs and across a restart. Either the head is
+// behind the position, or new entries have raised the head to the position again.
 func TestStoreWentBack(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		while  bool // the follower runs
+		while  bool // the follower runs during the restore
 		anew   int  // entries appended after the restore
 		raised bool // by a new owner, as after an operator raised the floor
 	}{
@@ -51,7 +51,7 @@ func TestStoreWentBack(t *testing.T) {
 				if c.anew > 0 {
 					b := w.open()
 					second := newOwner(w, b, "second")
-					for range 30 { // as raising the floor does: tokens above all before
+					for range 30 { // as raising the floor does: tokens above all earlier ones
 						second.take("other")
 					}
 					second.append("s", c.anew)
@@ -59,7 +59,7 @@ func TestStoreWentBack(t *testing.T) {
 				if !c.while {
 					r = run(w, w.open(), o, Stored(NewFile(path), l.apply, nil))
 				}
-				if c.anew == 10 { // the same head as before: the next entry shows the difference
+				if c.anew == 10 { // the head is as before; only the next entry differs
 					third := newOwner(w, w.open(), "third")
 					third.append("s", 1)
 				}
@@ -81,8 +81,7 @@ func TestStoreWentBack(t *testing.T) {
 	}
 }
 
-// TestStoreWentBackUnheard: T8, if the stream hangs, and other entries have been appended before
-// the store is asked again.
+// TestStoreWentBackUnheard checks T8 if the stream hangs while new entries are appended.
 func TestStoreWentBackUnheard(t *testing.T) {
 	for name, c := range map[string]struct {
 		o     Options
@@ -158,7 +157,7 @@ func TestStoreWentBackUnheard(t *testing.T) {
 				b.tail = func(
 					ctx context.Context, since driver.Cursor, page *driver.TailPage, err error,
 				) (*driver.TailPage, error) {
-					for since != "" { // it hangs
+					for since != "" { // the stream hangs
 						select {
 						case <-ctx.Done():
 							return nil, ctx.Err()
@@ -177,7 +176,7 @@ func TestStoreWentBackUnheard(t *testing.T) {
 				c.fault(w, r, b, first, func() {
 					w.store.Restore(backup)
 					second := newOwner(w, w.open(), "second")
-					for range 50 { // as raising the floor does: tokens above all before
+					for range 50 { // as raising the floor does: tokens above all earlier ones
 						second.take("other")
 					}
 					second.append("s", 40)
@@ -197,8 +196,8 @@ func TestStoreWentBackUnheard(t *testing.T) {
 	}
 }
 
-// TestStreamOfBefore: entries that the stream brought and the store has lost since are not applied
-// after the entries that replaced them.
+// TestStreamOfBefore: the stream delivers entries that the store then loses. These entries are not
+// applied after the entries that replaced them.
 func TestStreamOfBefore(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -224,7 +223,7 @@ func TestStreamOfBefore(t *testing.T) {
 		r.until("s", o.append("s", 8))
 		synctest.Wait()
 		o.append("s", 1)
-		synctest.Wait() // it is being applied, and the others wait
+		synctest.Wait() // this entry is being applied, and the other entries wait
 		w.store.BreakWatches()
 		o.append("s", 3)
 		time.Sleep(time.Minute)
@@ -260,7 +259,7 @@ func TestStoreLostShard(t *testing.T) {
 		}
 		b.mu.Unlock()
 		time.Sleep(10 * time.Second)
-		if lag := r.Lag(); !lag.Known { // the log itself is there: nothing to complain about
+		if lag := r.Lag(); !lag.Known { // the log itself exists, so there is nothing to report
 			w.Errorf("a page that lists nothing stopped it: %+v", lag)
 		}
 		b.mu.Lock()
@@ -274,8 +273,7 @@ func TestStoreLostShard(t *testing.T) {
 	})
 }
 
-// TestAnotherStore: positions of another store are refused before anything is
-// applied.
+// TestAnotherStore: positions from a different store are refused before anything is applied.
 func TestAnotherStore(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -350,11 +348,11 @@ func TestRefusedEntries(t *testing.T) {
 				if err := r.Fresh("s", time.Hour); err != nil {
 					w.Errorf("Fresh says %v", err)
 				}
-				if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrOrder) {
+				if lag, err := r.shardLag("s"); err != nil || !errors.Is(lag.Err, ErrOrder) {
 					w.Errorf("the lag is %+v, %v", lag, err)
 				}
 				b.mu.Lock()
-				b.tail, b.read = nil, nil // the answers were wrong, not the log
+				b.tail, b.read = nil, nil // only the answers were wrong; the log was not
 				b.mu.Unlock()
 				r.until("s", 10)
 				r.end()
@@ -363,8 +361,8 @@ func TestRefusedEntries(t *testing.T) {
 	}
 }
 
-// TestPositionMoved: if the Applier reports another position, the Tailer loads it, and continues
-// from there.
+// TestPositionMoved: if the Applier reports that its position has moved, the Tailer loads the
+// position, and continues from there.
 func TestPositionMoved(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

@@ -12,43 +12,41 @@ import (
 )
 
 const (
-	// firstLimit is the size of a cursor's first batch, before the sizes of entries are known.
+	// A cursor's first batch has firstLimit entries, because the entries' sizes are not known yet.
 	firstLimit = 64
-	// batchBytes is the size of a batch above which the next batch has fewer entries.
+	// After a batch of more than batchBytes, the next batch has fewer entries.
 	batchBytes = 1 << 20
-	// entryBytes is the cost of an entry in addition to its payload.
+	// entryBytes is the memory, in bytes, that an entry takes in addition to its payload.
 	entryBytes = 96
 )
 
-// cursor is the progress of one shard in one Applier. While it is busy, a goroutine works for
-// it. Otherwise, it costs only its memory. Tailer.mu guards it.
+// cursor is one Applier's progress in one shard's log. A cursor has a goroutine only while it is
+// busy. Tailer.mu guards it.
 type cursor struct {
 	f *followed
 	s *shard
 
-	pos   Position // applied
-	taken core.Seq // applied, or in the batch that is being applied
-	// buf is a contiguous run of entries that came from the stream after taken. Entries missing
-	// before it are read.
+	pos   Position // position of the last applied entry
+	taken core.Seq // last entry that was applied, or is in the batch that is being applied
+	// The stream's entries in buf are contiguous, and come after the entry taken. If entries
+	// between taken and buf are missing, the cursor reads them from the log.
 	buf   []core.Entry
 	bytes int // size of buf
 
-	limit   int  // entries of the next batch
+	limit   int  // number of entries in the next batch
 	busy    bool // its goroutine runs
 	verify  bool // compare the entry at pos, if any, before anything is applied
-	suspect bool // its head was seen behind pos: verify immediately
+	suspect bool // the shard's head was seen behind pos, so verify immediately
 	err     error
 }
 
-// due reports whether the cursor has work.
 func (l *cursor) due() bool {
 	return l.suspect || l.s.head > l.pos.Seq || l.ready()
 }
 
-// ready reports whether the next entry is in the buffer.
 func (l *cursor) ready() bool { return len(l.buf) > 0 && l.buf[0].Seq == l.pos.Seq+1 }
 
-// offer keeps an entry of the stream if it follows the entries kept.
+// offer buffers an entry from the stream if the entry follows the buffered entries.
 func (t *Tailer) offer(l *cursor, e core.Entry) {
 	if e.Seq <= l.taken {
 		return
@@ -65,7 +63,6 @@ func (t *Tailer) offer(l *cursor, e core.Entry) {
 	t.buffered += size
 }
 
-// cut takes the first n entries out of the buffer.
 func (t *Tailer) cut(l *cursor, n int) []core.Entry {
 	head := l.buf[:n:n]
 	for i := range head {
@@ -79,7 +76,6 @@ func (t *Tailer) cut(l *cursor, n int) []core.Entry {
 	return head
 }
 
-// skip drops the buffer's entries up to seq.
 func (t *Tailer) skip(l *cursor, seq core.Seq) {
 	n := 0
 	for n < len(l.buf) && l.buf[n].Seq <= seq {
@@ -88,7 +84,6 @@ func (t *Tailer) skip(l *cursor, seq core.Seq) {
 	t.cut(l, n)
 }
 
-// start starts a goroutine for the cursor if the cursor is due.
 func (t *Tailer) start(l *cursor) {
 	if t.phase != running || l.busy || !l.due() {
 		return
@@ -97,7 +92,6 @@ func (t *Tailer) start(l *cursor) {
 	t.all.Go(func() { t.work(t.ctx, l) })
 }
 
-// work advances a cursor until it has nothing more to do.
 func (t *Tailer) work(ctx context.Context, l *cursor) {
 	for attempt := 0; ; {
 		select {
@@ -127,7 +121,7 @@ func (t *Tailer) work(ctx context.Context, l *cursor) {
 		attempt++
 		t.failed(l, err, attempt)
 		if errors.Is(err, ErrMoved) && t.reload(ctx, l) > 0 {
-			attempt = 0 // it was applied: by a commit whose reply was lost, or elsewhere
+			attempt = 0 // a commit whose reply was lost, or another process, has applied the entry
 			continue
 		}
 		if !t.backOff(ctx, attempt) {
@@ -147,18 +141,18 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	t.mu.Lock()
 	l.err = err
 	l.taken = l.pos.Seq
-	l.verify = true // the store may be another one when it answers again
-	l.limit = 1     // so that only the failing entry is held back
+	l.verify = true // the store may be a different one when it answers again
+	l.limit = 1     // so that the failing entry does not hold back other entries
 	if errors.Is(err, ErrOrder) {
-		t.cut(l, len(l.buf)) // the entries that came with it are read again
+		t.cut(l, len(l.buf)) // the buffered entries are read again
 	}
 	from := l.pos
 	t.mu.Unlock()
-	t.report(Failure{Applier: l.f.name, From: from, Attempt: attempt, Err: err})
+	t.report(l.f.name, from, attempt, err)
 }
 
-// reload loads the shard's position from the Applier, and returns how far it is ahead of the known
-// position.
+// reload loads the shard's position from the Applier, and returns how many entries the known
+// position was behind.
 func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	saved, err := t.positions(ctx, l.f)
 	if errors.Is(err, core.ErrStoreChanged) {
@@ -180,7 +174,7 @@ func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	return ahead
 }
 
-// moveTo sets a cursor's position to its Applier's.
+// moveTo sets a cursor's position to its Applier's position.
 func (t *Tailer) moveTo(l *cursor, p Position) {
 	t.skip(l, p.Seq)
 	if p.Seq < l.pos.Seq {
@@ -191,8 +185,7 @@ func (t *Tailer) moveTo(l *cursor, p Position) {
 	l.s.changed.wake()
 }
 
-// advance applies the next batch. more is false if there was nothing to do; the cursor is then no
-// longer busy.
+// If there was no work, more is false and the cursor is no longer busy.
 func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) {
 	b, more, err := t.next(ctx, l)
 	if _, trimmed := errors.AsType[*core.TrimmedError](err); trimmed {
@@ -222,13 +215,10 @@ func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) 
 	l.s.prune()
 	l.s.changed.wake()
 	t.mu.Unlock()
-	if h := t.o.Hooks.OnApply; h != nil {
-		h(Applied{Applier: l.f.name, Position: last, Entries: len(b.Entries), Took: time.Since(began)})
-	}
+	t.event(Event{Kind: Applied, Applier: l.f.name, Position: last, Count: len(b.Entries), Took: time.Since(began)})
 	return true, nil
 }
 
-// next takes the entries after the position from the buffer, or reads them.
 func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err error) {
 	t.mu.Lock()
 	if !l.due() {
@@ -244,7 +234,7 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 		t.mu.Unlock()
 		return b, true, inOrder(b)
 	}
-	l.verify, l.suspect = false, false // if they are set again during this read, they request another read
+	l.verify, l.suspect = false, false // if either is set again during this read, another read follows
 	t.mu.Unlock()
 
 	page, err := t.read(ctx, l, b.From, limit, verify)
@@ -255,13 +245,13 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 		return Batch{}, true, err
 	}
 	if l.verify && !verify && b.From.Seq > 0 {
-		return b, true, nil // it may be of another history than the applied entries
+		return b, true, nil // the head and the applied entries may belong to different histories
 	}
 	b.Entries = page.Entries
 	t.learn(l.s, page.Head.Seq, time.Now())
 	if len(b.Entries) == 0 {
-		// The known head may be older than the store's loss of entries. It counts only if it
-		// changed since the read began.
+		// The store may have lost entries since the known head was read, so the known head counts
+		// only if it has changed since this read began.
 		if l.s.head == head {
 			l.s.lower(page.Head.Seq)
 		}
@@ -272,8 +262,8 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 	return b, true, nil
 }
 
-// read reads the entries after a position, in order. If verify is set, it also reads the entry at
-// the position, which must be the applied one.
+// If verify is set, read also reads the entry at the position, which must be the entry that was
+// applied.
 func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, verify bool) (*core.LogPage, error) {
 	overlap := 0
 	if verify {
@@ -281,7 +271,7 @@ func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, 
 	}
 	page, err := t.readLog(ctx, l.s.id, from.Seq-core.Seq(overlap), limit+overlap)
 	if trimmed, ok := errors.AsType[*core.TrimmedError](err); ok && verify && trimmed.Oldest <= from.Seq+1 {
-		// Nothing is missing; there is only no entry left to compare with.
+		// No entry is missing, but the entry at the position was trimmed and cannot be compared.
 		overlap = 0
 		page, err = t.readLog(ctx, l.s.id, from.Seq, limit)
 	}
@@ -310,20 +300,20 @@ func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, 
 	return page, inOrder(Batch{From: from, Entries: page.Entries})
 }
 
-// inOrder checks that the entries follow the position and each other (L1, T1, T2).
+// inOrder checks that the entries follow the position, and one another, without gaps (L1, T1, T2).
 func inOrder(b Batch) error {
 	at := b.From
 	for i := range b.Entries {
 		got := Position{Shard: at.Shard, Seq: b.Entries[i].Seq, Token: b.Entries[i].Token}
 		if got.Seq != at.Seq+1 || got.Token < at.Token {
-			return &OrderError{After: at, Got: got}
+			return fmt.Errorf("tenure: shard %q: %w: entry %d with token %d came after entry %d with token %d", at.Shard,
+				ErrOrder, got.Seq, got.Token, at.Seq, at.Token)
 		}
 		at = got
 	}
 	return nil
 }
 
-// readLog reads a page, after waiting for its turn.
 func (t *Tailer) readLog(ctx context.Context, id core.ShardID, after core.Seq, limit int) (*core.LogPage, error) {
 	select {
 	case t.reads <- struct{}{}:

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestDamagedLog: a log that cannot be read is logged at growing intervals, although it is tried
-// again more often. When it is mended, the follower continues.
+// TestDamagedLog: if a log cannot be read, the failures are logged at growing intervals, although
+// the Tailer tries again more often. When the log is repaired, the follower continues.
 func TestDamagedLog(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -28,14 +28,14 @@ func TestDamagedLog(t *testing.T) {
 			return page, err
 		}
 		l := newApplication(w)
-		var log bytes.Buffer // read when all are durably blocked
+		var log bytes.Buffer // read only while all goroutines are durably blocked
 		failures := 0
 		r := run(w, b, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Hooks: Hooks{OnError: func(f Failure) {
-				if errors.Is(f.Err, core.ErrDamaged) {
+			OnEvent: func(e Event) {
+				if e.Kind == Failed && errors.Is(e.Err, core.ErrDamaged) {
 					failures++
 				}
-			}}}, Memory(l.apply, nil))
+			}}, Memory(l.apply, nil))
 		const minutes = 10
 		time.Sleep(minutes * time.Minute)
 		synctest.Wait()

@@ -1,6 +1,6 @@
-// Package follower applies the decisions of shards' owners elsewhere: to a projection that serves
-// reads, to an outbox, or to another system. A [Tailer] reads the decision logs of a namespace and
-// passes each shard's entries, in order and without gaps, to one or several [Applier]s.
+// Package follower applies decision log entries outside the store: to a projection that serves
+// reads, to an outbox, or to another system. A [Tailer] reads a namespace's decision logs and
+// passes each shard's entries, in order and without gaps, to one or more [Applier]s.
 //
 //	t, err := follower.NewTailer(backend, nil)
 //	err = t.Follow("ledger", follower.Memory(apply, nil), "accounts-*")
@@ -8,63 +8,66 @@
 //
 // # Once
 //
-// An Applier applies entries and remembers the position. There are two kinds:
+// There are two kinds of Applier. Each kind applies entries and remembers its position in each log:
 //
-//   - [SQL] commits the position with the effect, in one transaction of the application's own
-//     database. Each effect happens exactly once, even after a crash, and even if two processes
-//     follow under one name by mistake.
-//   - [Stored] applies first and saves the position afterwards, in a [File] or in the application's
-//     own store. After a crash, some entries come again, identified by (shard, seq). [Memory] keeps
-//     the position in the process: every start begins with the first entry, or a snapshot.
+//   - [SQL] commits the position together with the effect, in one transaction in the application's
+//     own database. Each effect happens exactly once, even after a crash, and even if two processes
+//     mistakenly follow under the same name.
+//   - [Stored] applies the entries first and saves the position afterwards, in a [File] or in the
+//     application's own store. After a crash, some entries are applied again, with the same (shard,
+//     seq). [Memory] keeps the position only in the process's memory, so every start begins at the
+//     first entry or at a snapshot.
 //
 // # Order
 //
-// Within a shard, entries come one after the other (T4). Between shards, there is no order. Shards
-// are applied at the same time, and a slow or failing shard does not delay the others. If an entry
-// cannot be applied, the Tailer tries again, with back-off, and never skips it. [Hooks] and
-// [Tailer.Lag] report such entries.
+// The entries of one shard are applied one after another (T4). Entries of different shards are
+// applied concurrently and in no particular order. A slow or failing shard does not delay other
+// shards. If an entry cannot be applied, the Tailer tries again after a back-off, and never skips
+// the entry. An [Event] and [Tailer.Lag] report such entries.
 //
-// A Tailer has one TailLog stream, however many shards it follows. It keeps entries from the stream
-// up to a limit. Shards that are further behind are read with ReadLog, a few at a time and at a
-// limited rate. The stream only announces entries. The Tailer also reads the heads every Resync,
-// and every Pulse while Fresh is called, to detect a watch that died in silence.
+// A Tailer opens one TailLog stream for all shards that it follows, and buffers a limited number of
+// the stream's entries. If shards are further behind, the Tailer calls ReadLog for a few shards at
+// a time, at a limited rate. The Tailer also reads all heads once per Resync and, while Fresh is
+// called, once per Pulse. These reads detect a stream that no longer delivers entries.
 //
 // # Rules
 //
 //   - T1: the entries of a shard are numbered 1, 2, 3 ... without gaps.
 //   - T2: the tokens of a shard's entries never decrease.
-//   - T3: a number has one entry, permanently.
+//   - T3: the entry with a given number never changes.
 //   - T4: the entries that a follower has applied are a prefix of the log.
-//   - T5: effect and position are one step, or a repeated effect is recognised by (shard, seq).
-//   - T6: a gap, a trim or a lost watch is noticed, and the log is read again.
-//   - T7: a log is trimmed only behind a snapshot that is stored.
+//   - T5: either the effect and the position are written in one step, or a repeated effect is
+//     recognized by (shard, seq).
+//   - T6: the Tailer detects a gap, a trim or a lost watch, and reads the log again.
+//   - T7: a log is trimmed only behind a stored snapshot.
 //   - T8: if the store's log is not the log that was applied, Run ends.
 //
 // # Trimmed logs
 //
-// A [Snapshotter] lets a shard's owner write a snapshot of its state, under the fence, and trim the
-// log behind it. A follower that needs trimmed entries restores the snapshot and continues from
-// there.
+// A [Snapshotter] lets a shard's owner write a snapshot of the shard's state, under the fence, and
+// trim the log behind the snapshot. A follower that needs trimmed entries restores the snapshot and
+// continues from there.
 //
 // # Lag, and reads
 //
 // [Tailer.Fresh] reports whether a read may be served from the projection. [Tailer.WaitFor] waits
-// for the caller's own write. The [Position] of the write may travel as a string. Lag in time
-// compares no clocks of different machines. It is the time since this process learned of the
-// oldest entry that it has not applied yet. The store adds its own delay. This is one network
-// trip if the store pushes news, and otherwise Limits.PollPeriod. [Tailer.Sync] asks the store
-// instead, and its answer is certain.
+// for the caller's own write. The [Position] of a write can be passed between processes as a
+// string. Lag.Time is the time since this process learned of the oldest entry that it has not yet
+// applied. Tenure does not compare the clocks of different machines. The true lag also includes the
+// store's delay in reporting an entry. This delay is one network trip if the store pushes changes,
+// and otherwise at most Limits.PollPeriod. For a certain answer, [Tailer.Sync] queries the store.
 //
 // # A store that went back
 //
-// When a backup is restored, for example, acknowledged entries may be lost. Signs of it are a head
-// behind the position, another entry at the position, or another identity of the store.
-// [Tailer.Run] then returns *StoreChangedError, since only an operator knows which effects to undo.
-// An entry with a lower token than one already applied is refused.
+// A store may lose acknowledged entries, for example when a backup is restored. The Tailer detects
+// such a loss if a log's head is behind the Tailer's position, if the entry at that position is
+// different, or if the store's identity has changed. [Tailer.Run] then returns a
+// *StoreChangedError, because only an operator knows which effects to undo. The Tailer refuses an
+// entry whose token is lower than an applied entry's token.
 //
 // # What it does not do
 //
-// It writes nothing to the coordination store, holds no lease and needs no session. It cannot make
-// an effect outside a database happen exactly once: for that, the receiver must remember (shard,
-// seq).
+// A follower does not write to the coordination store, and needs no lease and no session. A
+// follower cannot ensure that an effect outside a database happens exactly once, unless the
+// effect's receiver remembers (shard, seq).
 package follower

@@ -8,26 +8,29 @@ import (
 )
 
 var (
-	// ErrMoved: the shard's position is not where the batch begins. See Applier.
+	// ErrMoved means that a batch does not begin at the shard's position. See Applier.
 	ErrMoved = errors.New("position moved")
-	// ErrOrder: the store answered with entries out of order. See OrderError.
+	// ErrOrder means that the store returned an entry out of order (L1, T2). Either its number is
+	// not the next number, or its token is lower than the preceding entry's token. The Tailer does
+	// not apply such an entry.
 	ErrOrder = errors.New("log out of order")
-	// ErrStale: the projection lags. See StaleError.
+	// ErrStale means that the projection lags behind. See StaleError.
 	ErrStale = errors.New("stale")
-	// ErrCorrupt: a position file or a snapshot is damaged. No part of it was used.
+	// ErrCorrupt means that a position file or a snapshot is damaged. Nothing in the file or
+	// snapshot was used.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrNoSnapshot: entries were trimmed, and no snapshot covers them.
+	// ErrNoSnapshot means that entries were trimmed and no snapshot covers them.
 	ErrNoSnapshot = errors.New("no snapshot covers the trimmed entries")
-	// ErrStuck: an Applier did not return. See Options.DrainBudget.
+	// ErrStuck means that an Applier did not return. See Options.DrainBudget.
 	ErrStuck = errors.New("applier stuck")
 )
 
-// StoreChangedError says that the position belongs to another store, or that the store lost
-// entries (T8). It matches core.ErrStoreChanged.
+// StoreChangedError reports that the position belongs to a different store, or that the store has
+// lost entries (T8). The error matches core.ErrStoreChanged.
 type StoreChangedError struct {
 	Applier  string
-	Position Position // of the Applier; zero if the whole store was replaced
-	Found    string   // the store's state instead
+	Position Position // the Applier's position; zero if the whole store was replaced
+	Found    string   // what the store contains instead
 }
 
 func (e *StoreChangedError) Error() string {
@@ -42,22 +45,3 @@ func (e *StoreChangedError) Error() string {
 
 // Is reports whether target is core.ErrStoreChanged.
 func (e *StoreChangedError) Is(target error) bool { return target == core.ErrStoreChanged }
-
-// OrderError is an entry that does not follow the entry before it: its number is not the next, or
-// its token is lower (L1, T2). It is not applied. It matches ErrOrder.
-type OrderError struct {
-	After Position // the entry before
-	Got   Position
-}
-
-func (e *OrderError) Error() string {
-	if e.Got.Seq != e.After.Seq+1 {
-		return fmt.Sprintf("tenure: shard %q: entry %d came after entry %d: the store's answer has a gap",
-			e.After.Shard, e.Got.Seq, e.After.Seq)
-	}
-	return fmt.Sprintf("tenure: shard %q: entry %d has token %d, lower than %d of the entry before: refused",
-		e.After.Shard, e.Got.Seq, e.Got.Token, e.After.Token)
-}
-
-// Is reports whether target is ErrOrder.
-func (e *OrderError) Is(target error) bool { return target == ErrOrder }

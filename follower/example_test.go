@@ -26,7 +26,7 @@ func Example() {
 	// The projection, in another process.
 	replica := open()
 	defer replica.Close()
-	balance := make(map[string]int) // Apply is called for one shard at a time, and there is one
+	balance := make(map[string]int) // needs no lock, because there is one shard
 	t, err := follower.NewTailer(replica, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -61,7 +61,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// A read that must see the last write; its position came as a string.
+	// A read must see the last write, whose position came as a string.
 	p, err := follower.ParsePosition(mine.String())
 	if err != nil {
 		log.Fatal(err)

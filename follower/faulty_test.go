@@ -13,7 +13,7 @@ type faultyBackend struct {
 	mu    sync.Mutex
 	tail  func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error)
 	read  func(shard driver.ShardID, after driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error)
-	down  error // the answer to every call, without asking the store
+	down  error // if not nil, the answer to every call; no call then reaches the store
 	ends  map[*context.CancelCauseFunc]bool
 	reads int
 	tails int
@@ -56,7 +56,7 @@ func (p *faultyBackend) ReadLog(
 	return page, err
 }
 
-// open is a context that ends when the store goes down.
+// open returns a context that also ends when the store goes down.
 func (p *faultyBackend) open(ctx context.Context) (context.Context, func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,14 +19,15 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxFile is the largest size of a position file, in bytes. It suffices for about 400,000
+// maxFile is the maximum size, in bytes, of a position file. Such a file has room for about 400,000
 // shards.
 const maxFile = 64 << 20
 
-// File keeps positions in one small text file with a checksum. Each Save writes a new file under
-// another name, syncs it, renames it, and syncs the folder. So a crash leaves either the old
-// positions or the new. Positions that arrive during a write go into the next one. A File is safe
-// for concurrent use, but only by one process.
+// File keeps positions in one small text file with a checksum. Each Save writes a new file under a
+// different name, syncs it, renames it, and syncs the folder. Therefore, after a crash, the file
+// contains either the old or the new positions. Positions that are saved during a write become part
+// of the next write. A File is safe for concurrent use, but several processes must not share a
+// file.
 type File struct {
 	path string
 
@@ -36,18 +37,18 @@ type File struct {
 	saves uint64
 
 	writing sync.Mutex // also guards written
-	written uint64     // of saves
+	written uint64     // number of the newest save on disk
 }
 
 var _ Positions = (*File)(nil)
 
-// NewFile returns the positions in the file at path, which need not exist yet. Its folder must
+// NewFile returns a File for the file at path, which need not exist yet. The file's folder must
 // exist. NewFile does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// The first call of Load reads the file. Later calls return the positions saved since. If the file
-// is damaged, the error matches ErrCorrupt. Restore a copy, or delete the file to have everything
-// applied again.
+// Load reads the file on its first call. Later calls also return positions that were saved since
+// the first call. If the file is damaged, the error matches ErrCorrupt. In this case, either
+// restore a copy of the file, or delete the file to apply all entries again.
 func (f *File) Load(context.Context) (Checkpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +106,7 @@ func readFile(path string) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("tenure: position file: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close() //nolint:errcheck // the file was only read
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("tenure: position file: %w", err)
@@ -118,11 +119,11 @@ func readFile(path string) (Checkpoint, error) {
 	return cp, nil
 }
 
-// writeFile replaces the file so that a crash leaves either the old content or the new.
+// After a crash during writeFile, the file has either the old or the new content.
 func writeFile(path string, data []byte) (err error) {
 	temp := path + ".new"
-	// An earlier process may have left this file. Never write to a file that another user put
-	// there.
+	// An earlier process may have left the temporary file behind, which O_EXCL would then refuse.
+	// Or another user may have created it, and nothing may be written to another user's file.
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -155,8 +156,8 @@ const (
 	fileTail = "crc32c "
 )
 
-// encodeFile writes the store's identity, one position per line in the order of shards, and a
-// checksum of everything.
+// encodeFile encodes the store's identity, one line for each position in the order of shards, and a
+// checksum of all lines.
 func encodeFile(cp Checkpoint) []byte {
 	slices.SortFunc(cp.Positions, func(a, b Position) int { return strings.Compare(a.Shard, b.Shard) })
 	var b bytes.Buffer
@@ -168,7 +169,7 @@ func encodeFile(cp Checkpoint) []byte {
 	return b.Bytes()
 }
 
-// decodeFile reads only the output of encodeFile.
+// decodeFile decodes the output of encodeFile, and returns an error for any other input.
 func decodeFile(data []byte) (Checkpoint, error) {
 	if len(data) > maxFile {
 		return Checkpoint{}, fmt.Errorf("it has more than %d bytes", maxFile)

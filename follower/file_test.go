@@ -17,7 +17,6 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestFile: positions saved by many goroutines are loaded, and nothing else.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions")
@@ -54,7 +53,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileLoadsBesideSave: a load for one shard does not undo a save in progress for another.
+// TestFileLoadsBesideSave: a Load does not undo a Save in progress.
 func TestFileLoadsBesideSave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions")
@@ -62,7 +61,7 @@ func TestFileLoadsBesideSave(t *testing.T) {
 	if _, err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.writing.Lock() // a Save waits for its turn, as it may for one that is slow
+	f.writing.Lock() // this Save waits for its turn, as it would behind a slow Save
 	saved := make(chan error, 1)
 	go func() { saved <- f.Save(context.Background(), "store", Position{"s", 5, 7}) }()
 	for has := false; !has; {
@@ -82,7 +81,7 @@ func TestFileLoadsBesideSave(t *testing.T) {
 	select {
 	case err := <-loaded:
 		loaded <- err
-	case <-time.After(50 * time.Millisecond): // it waits for its turn, too
+	case <-time.After(50 * time.Millisecond): // Load also waits for its turn
 	}
 	f.writing.Unlock()
 	for _, c := range []chan error{saved, loaded} {
@@ -120,8 +119,8 @@ func TestFileDamage(t *testing.T) {
 	}
 }
 
-// TestFileIsPrivate: other users cannot read the file, and a link that another user puts at the
-// temporary path is not followed.
+// TestFileIsPrivate: other users cannot read the file. If another user puts a link at the temporary
+// path, the link is not followed.
 func TestFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -149,7 +148,8 @@ func TestFileIsPrivate(t *testing.T) {
 	}
 }
 
-// TestFileFails: a save that does not reach the disk is an error, and the file does not change.
+// TestFileFails: a save that does not reach the disk returns an error and leaves the file
+// unchanged.
 func TestFileFails(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "gone")

@@ -11,19 +11,19 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Fresh reports whether a read of the shard may be served from its projection. If Lag.Time is at
-// most bound, it returns nil. Otherwise, it returns a *StaleError with the lag. It makes no call
-// to the store: it only looks up a map. With a bound of 0, every known entry must have been
-// applied. If no Applier follows the shard, the error matches core.ErrInvalid.
+// Fresh returns nil if Lag.Time is at most bound, so that the shard's projection may serve a read.
+// If the lag is longer, Fresh returns a *StaleError that contains the lag. Fresh does not call the
+// store. If bound is 0, every known entry must have been applied. If no Applier follows the shard,
+// the error matches core.ErrInvalid.
 //
-// A stream that hangs gives no sign of that, nor does a process or machine that was stopped. So
-// Fresh relies for at most 2 * Options.Pulse on the last proof that all news was heard. The age
-// of an older proof counts as lag; it also counts for entries that the next proof shows, until
-// they are applied. The Tailer makes proofs while Fresh is called at least once in
-// Options.Resync. After a pause, the first answer may therefore be that the projection is
-// stale.
+// The Tailer cannot notice directly that its stream hangs, or that its process or machine was
+// paused. A proof that no entry was missed is therefore valid for at most 2 * Options.Pulse. If the
+// last proof is older, the proof's age counts as lag. If the next proof reveals entries, their lag
+// includes this age until they are applied. The Tailer obtains such proofs while Fresh is called at
+// least once per Options.Resync. If Fresh is called less often, a call may therefore report that
+// the projection is stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
-	lag, err := t.ShardLag(shard)
+	lag, err := t.shardLag(shard)
 	if err != nil {
 		return err
 	}
@@ -48,9 +48,10 @@ func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 }
 
 // WaitFor waits until every Applier that follows the shard has applied entry seq. A caller that
-// has waited for its own write can read it from the projection. If ctx ends, the error matches
-// that of ctx, and is also a *StaleError with the lag. After Run, it matches core.ErrStopped. If
-// no Applier follows the shard, it matches core.ErrInvalid. Before Run, WaitFor waits.
+// waits for its own write can then read the write from the projection. If ctx ends, the error
+// matches ctx's error and contains a *StaleError with the lag. After Run has ended, the error
+// matches core.ErrStopped. If no Applier follows the shard, the error matches core.ErrInvalid. A
+// WaitFor that is called before Run also waits for Run to begin.
 func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -89,9 +90,9 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 	}
 }
 
-// Sync asks the store for the shard's head, and waits until that entry is applied. A later read
-// of the projection is at least as new as any write acknowledged before the call. Otherwise,
-// Sync is like WaitFor.
+// Sync queries the store for the number of the shard's last entry, and waits until that entry is
+// applied. Once Sync has returned nil, reads of the projection reflect every write that was
+// acknowledged before the call. In all other respects, Sync is like WaitFor.
 func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -117,9 +118,7 @@ func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	return t.WaitFor(ctx, shard, page.Head.Seq)
 }
 
-// ShardLag returns the lag of the shard's projection. If no Applier follows the shard, the error
-// matches core.ErrInvalid.
-func (t *Tailer) ShardLag(shard string) (Lag, error) {
+func (t *Tailer) shardLag(shard string) (Lag, error) {
 	if err := core.CheckShard(shard); err != nil {
 		return Lag{}, err
 	}
@@ -133,7 +132,7 @@ func (t *Tailer) ShardLag(shard string) (Lag, error) {
 	return t.lag(s, time.Now()), nil
 }
 
-// Lags returns the lag of every followed shard that has a log, in the order of names.
+// Lags returns the lag of every followed shard that has a log, sorted by the shards' names.
 func (t *Tailer) Lags() []Lag {
 	now := time.Now()
 	t.mu.Lock()
@@ -146,8 +145,8 @@ func (t *Tailer) Lags() []Lag {
 	return lags
 }
 
-// Lag returns the total lag. Entries, Applied and Head are sums over all shards. Time is the
-// longest. Applier and Err are those of the shard that is furthest behind in time.
+// Lag returns the total lag. Entries, Applied and Head are sums over all shards. Time, Applier and
+// Err come from the shard with the longest lag.
 func (t *Tailer) Lag() Lag {
 	now := time.Now()
 	t.mu.Lock()
@@ -165,8 +164,8 @@ func (t *Tailer) Lag() Lag {
 	return total
 }
 
-// Position returns the shard's position in the Applier of that name; a Seq of 0 means none. A batch
-// that is still being applied does not count.
+// Position returns the shard's position in the Applier with this name. A Seq of 0 means that
+// nothing was applied. A batch that is still being applied does not count.
 func (t *Tailer) Position(applier, shard string) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,8 +186,8 @@ func (t *Tailer) followedShard(shard string) (*shard, error) {
 	return nil, fmt.Errorf("tenure: %w: nobody follows shard %q", core.ErrInvalid, shard)
 }
 
-// forget drops state that exists only because a caller asked for the shard, because names may come
-// from outside.
+// forget drops a shard's state that exists only because a caller, who may be untrusted, named the
+// shard.
 func (t *Tailer) forget(s *shard) {
 	if s.waiting > 0 || s.head > 0 {
 		return
@@ -201,7 +200,7 @@ func (t *Tailer) forget(s *shard) {
 	delete(t.shards, s.id)
 }
 
-// silence returns the time for which new entries may be unknown, 0 while the stream works.
+// silence returns how long the Tailer may have missed new entries: 0 while the stream works.
 func (t *Tailer) silence(now time.Time) time.Duration {
 	if t.deaf() == nil {
 		return 0

@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// freshAgain calls Fresh, which causes a read of the heads, and calls it once more.
+// freshAgain calls Fresh, which causes a read of the heads, and then calls Fresh again.
 func (r *follow) freshAgain(shard string, bound time.Duration) error {
 	_ = r.Fresh(shard, bound)
 	time.Sleep(time.Millisecond)
 	return r.Fresh(shard, bound)
 }
 
-// TestFreshOnSilence: if a store is silent without an error, in the stream and in reads, Fresh
-// notices within two pulses, and reports fresh again once the store answers.
+// TestFreshOnSilence: if the stream and reads hang without an error, Fresh returns ErrStale within
+// two pulses, and nil again once the store answers.
 func TestFreshOnSilence(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -26,7 +26,7 @@ func TestFreshOnSilence(t *testing.T) {
 		l := newApplication(w)
 		r := run(w, b, &Options{CallTimeout: time.Second}, Memory(l.apply, nil))
 		r.until("s", o.append("s", 1))
-		for range 100 { // the log is quiet, and readers ask
+		for range 100 { // readers call Fresh while the log gets no entries
 			if err := r.Fresh("s", 0); err != nil {
 				w.Fatalf("while all works Fresh says %v", err)
 			}
@@ -59,7 +59,7 @@ func TestFreshOnSilence(t *testing.T) {
 	})
 }
 
-// TestPulseFindsWhatTheStreamMissed: the stream hangs alone.
+// TestPulseFindsWhatTheStreamMissed: the stream hangs, but reads work.
 func TestPulseFindsWhatTheStreamMissed(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -89,8 +89,8 @@ func TestPulseFindsWhatTheStreamMissed(t *testing.T) {
 	})
 }
 
-// TestFreshAfterAStop: a process that was stopped, or whose machine slept, does not report fresh by
-// entries that it received before.
+// TestFreshAfterAStop: after a process was stopped, or its machine slept, Fresh does not rely on
+// news from before.
 func TestFreshAfterAStop(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -98,12 +98,12 @@ func TestFreshAfterAStop(t *testing.T) {
 		r := run(w, w.open(), &Options{Resync: time.Hour}, Memory(l.apply, nil))
 		r.until("s", o.append("s", 1))
 		for name, stop := range map[string]func(){
-			"stopped": func() { time.Sleep(10 * time.Second) }, // it asks nothing meanwhile, as then
+			"stopped": func() { time.Sleep(10 * time.Second) }, // a stopped process makes no calls
 			"asleep":  func() { r.mu.Lock(); r.proven.wall = r.proven.wall.Add(-time.Hour); r.mu.Unlock() },
 		} {
 			if name == "stopped" {
 				r.mu.Lock()
-				r.asked = time.Time{} // nor does the pulse that it began
+				r.asked = time.Time{} // stops the pulse that Fresh began, too
 				r.mu.Unlock()
 			}
 			stop()
@@ -119,8 +119,8 @@ func TestFreshAfterAStop(t *testing.T) {
 	})
 }
 
-// TestFreshAfterAGap: entries that were written while the process was stopped count as old as the
-// last proof before it, although they arrive only now.
+// TestFreshAfterAGap: entries that are written while the process is stopped arrive later, but count
+// as being as old as the last proof before the stop.
 func TestFreshAfterAGap(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

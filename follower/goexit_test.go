@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"reflect"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// quitter is an Applier whose every method ends its goroutine the first two times.
 type quitter struct {
 	Restorer
 	loads, applies, restores atomic.Int32
@@ -40,8 +38,8 @@ func quit(n *atomic.Int32) {
 	}
 }
 
-// An Applier that ends its goroutine has failed and is called again. Hooks and a logger that always
-// end theirs delay nothing. Run ends.
+// An Applier that ends its goroutine counts as failed and is called again. An OnEvent or logger
+// that always ends its goroutine delays nothing, and Run ends.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()
@@ -51,16 +49,13 @@ func TestGoexit(t *testing.T) {
 		q := &quitter{Restorer: Memory(l.apply, l.restore)}
 		var told atomic.Int32
 		o := &Options{Logger: slog.New(slog.NewTextHandler(quits(func() { told.Add(1); runtime.Goexit() }), nil))}
-		hooks := reflect.ValueOf(&o.Hooks).Elem()
-		for i := range hooks.NumField() {
-			hooks.Field(i).Set(reflect.MakeFunc(hooks.Field(i).Type(), func([]reflect.Value) []reflect.Value { told.Add(1); runtime.Goexit(); return nil }))
-		}
+		o.OnEvent = func(Event) { told.Add(1); runtime.Goexit() }
 		r := run(w, b, o, q)
 		r.until("s", 5)
 		own.append("t", 3)
 		r.until("t", 3)
 		if q.loads.Load() < 3 || q.applies.Load() < 3 || told.Load() < 8 {
-			w.Errorf("Load was called %d times, Apply %d, hooks and logger %d", q.loads.Load(), q.applies.Load(), told.Load())
+			w.Errorf("Load was called %d times, Apply %d, OnEvent and logger %d", q.loads.Load(), q.applies.Load(), told.Load())
 		}
 		began := time.Now()
 		r.end()
@@ -70,7 +65,7 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// The same for Restore, with a trimmed log.
+// TestRestoreGoexit is the same test for Restore, with a trimmed log.
 func TestRestoreGoexit(t *testing.T) {
 	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1})
 	if err != nil {

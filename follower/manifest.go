@@ -14,30 +14,30 @@ import (
 const (
 	manifestKey     = "_snapshot/manifest"
 	manifestVersion = 2
-	// maxManifest is the largest size of a record that is decoded, in bytes. Any writer of the
-	// store may have written the record.
+	// maxManifest is in bytes. A manifest is untrusted, because any client with write access to the
+	// store may have written it.
 	maxManifest = 4 << 10
 	maxChunks   = 1 << 20
 )
 
-// manifest names the snapshot that counts. At most one of Next and Gone is set.
+// At most one of Next and Gone is set.
 type manifest struct {
 	Version int   `json:"version"`
 	Current *part `json:"current,omitempty"`
-	// Next is being written, and may become Current.
+	// Next is the part that is being written. It may become Current.
 	Next *part `json:"next,omitempty"`
-	// Gone may exist in whole or in part, and never becomes Current. Only a part that the stored
-	// manifest names as Gone or Next is removed.
+	// Gone is a part, perhaps incomplete, that never becomes Current. A part is removed only if the
+	// stored manifest lists it as Gone or Next.
 	Gone *part `json:"gone,omitempty"`
 
-	stored core.Version // of the item; core.Absent without one
+	stored core.Version // version of the item; core.Absent if there is no item
 }
 
-// part is one snapshot, complete or not.
+// part is one snapshot, which may be incomplete.
 type part struct {
-	Name   string     `json:"name"` // token of the lease that wrote it, Seq, and 16 random hex digits
+	Name   string     `json:"name"` // token of the lease that wrote the part, Seq, and 16 random hex digits
 	Seq    core.Seq   `json:"seq"`
-	Token  core.Token `json:"token"` // of entry Seq
+	Token  core.Token `json:"token"` // token of entry Seq
 	Bytes  int64      `json:"bytes"`
 	Sum    string     `json:"sha256"`
 	Chunks int        `json:"chunks,omitempty"`
@@ -66,8 +66,8 @@ func readManifest(get getter) (*manifest, error) {
 	return m, nil
 }
 
-// commit writes the manifest, with other operations in the same step. If the stored manifest is no
-// longer the one from which this one was made, the error is *core.ConflictError.
+// commit writes the manifest and performs other operations in one step. If the stored manifest has
+// changed since m was read, the error is a *core.ConflictError.
 func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.Op) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -81,8 +81,8 @@ func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.O
 		m.stored = done.Versions[0]
 		return nil
 	}
-	// The reply was lost. No other write can follow, because each has a condition that no longer
-	// holds.
+	// The commit's reply was lost. A write that arrives late cannot take effect, because its
+	// condition no longer holds.
 	item, err := lease.Get(ctx, manifestKey)
 	if err != nil {
 		return err
@@ -111,8 +111,8 @@ func decodeManifest(text []byte) (*manifest, error) {
 	return m, nil
 }
 
-// valid reports whether this package can have written the values. It is called before they are
-// used in keys, names and loops.
+// valid reports whether this package could have written the values. Callers must check valid before
+// they use the values in keys, names and loops.
 func (p *part) valid() bool {
 	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{16}$`).MatchString(p.Name) &&
 		p.Seq > 0 && p.Token > 0 && p.Bytes >= 0 && p.Chunks >= 0 && p.Chunks <= maxChunks && (!p.Blob || p.Chunks == 0)

@@ -9,7 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// mutants are the follower with one rule removed, each with the test that must then fail.
+// mutants lists removals of a single rule from the follower, and the test that must then fail.
 var mutants = []mutate.Mutant{
 	{Name: "an Applier that ends its goroutine is the shard's last", Killer: "TestGoexit", Edits: []mutate.Edit{
 		{File: "cursor.go", In: "Tailer.work", Old: "err := goexit.Call(func() (err error) { more, err = t.advance(ctx, l); return err })",
@@ -102,7 +102,6 @@ var mutants = []mutate.Mutant{
 		{File: "file.go", In: "decodeFile", Old: "if !bytes.Equal(encodeFile(cp), data) {", New: "if false {"}}},
 }
 
-// TestMutants removes each rule.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, mutants)
 }

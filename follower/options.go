@@ -9,108 +9,91 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Options say how a Tailer reads and applies entries. Nil and the zero value mean the defaults.
-// A Tailer copies its options. The fields that have a key can be set in the configuration below
-// follower: config.Config.Section reads them.
+// Options configure a Tailer. Nil and the zero value mean the defaults. A Tailer copies its
+// options. The configuration's section "follower" (config.Config.Section) can set the fields that
+// have a yaml key.
 type Options struct {
-	// Batch is the largest number of entries that one Apply gets, and one read asks for. Default
-	// 512, at most 65536. Batches begin small, and shrink if entries are large.
+	// Batch is the maximum number of entries in one call of Apply and in one read. Default 512, at
+	// most 65536. The first batches are smaller. If entries are large, batches become smaller, too.
 	Batch int `yaml:"batch"`
-	// Parallel is the number of shards for which one Applier is called at a time. Default 16. A
-	// shard whose Apply blocks uses one of them; a shard that waits after a failure uses none.
+	// Parallel is the maximum number of shards for which one Applier is called concurrently.
+	// Default 16. A shard does not count while it waits after a failure.
 	Parallel int `yaml:"parallel"`
-	// Buffer limits the bytes of entries that came by the stream and wait for an Applier. Default
-	// 16 MiB, at least 64 KiB; a shard has at most a 64th. Entries that do not fit are read again
-	// when their turn comes. In addition a Tailer holds at most Parallel batches of each Applier
-	// and one page of the stream.
+	// Buffer is the maximum total size, in bytes, of the stream's entries that wait for an Applier.
+	// Default 16 MiB, at least 64 KiB. One shard may use up to a 64th of Buffer. Entries that do
+	// not fit are read from the log later. In addition, a Tailer keeps at most Parallel batches for
+	// each Applier and one page of the stream.
 	Buffer int `yaml:"buffer"`
-	// Reads is the number of reads for catching up that run at a time, over all Appliers. Default
+	// Reads is the maximum number of concurrent catch-up reads, for all Appliers together. Default
 	// 4.
 	Reads int `yaml:"reads"`
-	// ReadRate is the number of such reads that begin in a second. Default 1000; negative for no
-	// limit.
+	// ReadRate is the maximum number of catch-up reads that begin per second. Default 1000; a
+	// negative value means no limit.
 	ReadRate int `yaml:"read_rate"`
 
 	// Resync is the time between two reads of all heads, which find entries that the stream missed.
-	// It is also the longest wait of one call of the stream. Default 30 s, at least 10 ms.
+	// Resync also limits how long one call of the stream waits. Default 30 s, at least 10 ms.
 	Resync time.Duration `yaml:"resync"`
-	// Pulse is the time between further reads of all heads while Fresh is called. Each proves that
-	// the stream brings every entry. If the last proof is older than 2 * Pulse, Fresh counts its
-	// age as lag. Default 1.5 s, at least 10 ms.
+	// Pulse is the time between two additional reads of all heads, which are made only while Fresh
+	// is called. Each of these reads proves that the stream has missed no entry. If the last proof
+	// is older than 2 * Pulse, Fresh counts the proof's age as lag. Default 1.5 s, at least 10 ms.
 	Pulse time.Duration `yaml:"pulse"`
-	// CallTimeout limits every other call to the store. Reading a snapshot may take 30 times as
-	// long. Default 10 s.
+	// CallTimeout limits each call to the store that Resync does not limit. The time limit for
+	// reading a snapshot is 30 times CallTimeout. Default 10 s.
 	CallTimeout time.Duration `yaml:"call_timeout"`
-	// BackoffMin is the first wait after an error of the store or of an Applier. It doubles with each
-	// further error. Default 50 ms.
+	// BackoffMin is the first wait after an error from the store or from an Applier. The wait
+	// doubles with each further error. Default 50 ms.
 	BackoffMin time.Duration `yaml:"backoff_min"`
-	// BackoffMax is the longest such wait. Default: the greater of 30 s and BackoffMin.
+	// BackoffMax limits the wait after an error. The default is the greater of 30 s and BackoffMin.
 	BackoffMax time.Duration `yaml:"backoff_max"`
-	// DrainBudget is how long Run, when it ends, waits for Appliers to return. Default 10 s. Run
-	// leaves later Appliers behind and reports them.
+	// DrainBudget is how long Run waits for Appliers to return when Run ends. Default 10 s. If an
+	// Applier takes longer, Run leaves the Applier's goroutine behind and returns an error.
 	DrainBudget time.Duration `yaml:"drain_budget"`
 
-	// Snapshots restores trimmed logs. Default: NewSnapshotter with nil options. Followers and
-	// owners need the same Blobs.
+	// Snapshots is the Snapshotter that restores shards whose logs were trimmed. The default is
+	// NewSnapshotter with nil options. Followers and owners must use the same Blobs.
 	Snapshots *Snapshotter `yaml:"-"`
 
-	// Hooks report events to the application.
-	Hooks Hooks `yaml:"-"`
-	// Logger gets at Warn the first failure of each Applier and shard, one after 1, 5 and 15
-	// minutes, and one every 15 minutes afterwards. At Info, it gets their end, and each
-	// restored snapshot. Default: slog.Default at the call of NewTailer.
+	// OnEvent is called for each Event, in the goroutine in which the event occurs, so calls may
+	// run concurrently. OnEvent must return quickly and must not call the Tailer. By default, no
+	// function is called.
+	OnEvent func(Event) `yaml:"-"`
+	// For each Applier and shard, Logger receives the first failure at Warn, further failures after
+	// 1, 5 and 15 minutes, and then one failure every 15 minutes. It receives the end of the
+	// failures, and each restored snapshot, at Info. The default is the result of slog.Default when
+	// NewTailer is called.
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// Hooks are called on events. Any of them may be nil. Each hook runs in the goroutine of its event,
-// and several may run at a time. A hook must return quickly and must not call the Tailer.
-type Hooks struct {
-	// OnError: a call to the store or an Applier failed, and the Tailer tries again.
-	OnError func(Failure)
-	// OnApply: a batch was applied.
-	OnApply func(Applied)
-	// OnRestore: a snapshot was restored.
-	OnRestore func(Restored)
-	// OnReset: the stream could not continue from its cursor, and all heads were read. The first
-	// call comes at the beginning.
-	OnReset func(Reset)
-}
-
-// Applied is a batch that was applied.
-type Applied struct {
+// Event describes what happened in a Tailer. Its Kind determines which of the other fields are set.
+type Event struct {
+	Kind     EventKind
 	Applier  string
-	Position Position // the shard's position after the batch
-	Entries  int
+	Position Position // the shard's position after the event
+	Count    int
 	Took     time.Duration
+	Err      error
 }
 
-// Restored is a snapshot that was restored.
-type Restored struct {
-	Applier  string
-	Position Position
-}
+// EventKind is the kind of an Event.
+type EventKind string
 
-// Reset is the event that the stream began again.
-type Reset struct {
-	Shards int // the number of shards whose heads were read
-}
+// The kinds of events.
+const (
+	// Applied means that the Applier has applied a batch of Count entries. Took is the duration of
+	// the call.
+	Applied EventKind = "applied"
+	// Restored means that the Applier has restored the snapshot at Position.
+	Restored EventKind = "restored"
+	// Failed means that a call to the store or to the Applier has failed Count times in a row, and
+	// that the Tailer will try again. Err is the last failure's error. The failing entry follows
+	// Position. If Applier is empty, the stream or a read of all heads failed.
+	Failed EventKind = "failed"
+	// Reset means that the stream could not continue where it ended, so the Tailer read the heads
+	// of all shards. Count is the number of shards. The first Reset occurs when the stream begins.
+	Reset EventKind = "reset"
+)
 
-// Failure is a failure after which the Tailer tries again.
-type Failure struct {
-	Applier string   // empty: the stream, or the reading of heads
-	From    Position // the shard's position; the failing entry follows. Zero if Applier is empty
-	Attempt int      // 1, 2, ...: the number of failures in a row
-	Err     error
-}
-
-// Validate checks the options, with their defaults filled in. The error matches core.ErrInvalid and
-// states the change to make.
-func (o *Options) Validate() error {
-	_, err := o.resolve()
-	return err
-}
-
-// resolve returns a copy with the defaults filled in, or an error for the first invalid option.
 func (o *Options) resolve() (*Options, error) {
 	var c Options
 	if o != nil {
@@ -150,9 +133,7 @@ func (o *Options) resolve() (*Options, error) {
 		c.Logger = slog.Default()
 	}
 	c.Logger = goexit.Logger(c.Logger)
-	h := &c.Hooks
-	h.OnError, h.OnApply = goexit.Told(h.OnError), goexit.Told(h.OnApply)
-	h.OnRestore, h.OnReset = goexit.Told(h.OnRestore), goexit.Told(h.OnReset)
+	c.OnEvent = goexit.Told(c.OnEvent)
 	if c.Snapshots == nil {
 		s, err := NewSnapshotter(nil)
 		if err != nil {

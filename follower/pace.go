@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pacer spreads reads over time. It is safe for concurrent use.
+// pacer spreads reads over time. A pacer is safe for concurrent use.
 type pacer struct {
 	every time.Duration
 	mu    *sync.Mutex
@@ -20,7 +20,7 @@ func newPacer(rate int) pacer {
 	return pacer{every: time.Second / time.Duration(rate), mu: new(sync.Mutex), next: new(time.Time)}
 }
 
-// turn returns the wait before the next read.
+// turn returns how long the next read must wait.
 func (p pacer) turn(now time.Time) time.Duration {
 	if p.every == 0 {
 		return 0
@@ -35,7 +35,7 @@ func (p pacer) turn(now time.Time) time.Duration {
 	return at.Sub(now)
 }
 
-// backOff waits before attempt+1. It returns false if ctx ended.
+// If ctx ends, backOff returns false.
 func (t *Tailer) backOff(ctx context.Context, attempt int) bool {
 	d := t.o.BackoffMin
 	for i := 1; i < attempt && d < t.o.BackoffMax; i++ {
@@ -45,7 +45,7 @@ func (t *Tailer) backOff(ctx context.Context, attempt int) bool {
 	return wait(ctx, d/2+time.Duration(t.draw(int64(d/2)+1)))
 }
 
-// wait waits for d. It returns false if ctx ended before.
+// If ctx ends first, wait returns false.
 func wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

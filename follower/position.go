@@ -8,22 +8,22 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Position is the last applied entry of a shard's log: its number and its token. If Seq is 0,
-// nothing was applied. It is a value, comparable with ==.
+// Position contains the number and the token of the last applied entry of a shard's log. If Seq is
+// 0, no entry was applied. Positions can be compared with ==.
 type Position struct {
 	Shard string
 	Seq   core.Seq
 	Token core.Token
 }
 
-// String returns the position as "shard:seq:token", which ParsePosition reads. The position is no
-// secret: it may travel in a cookie or a header to the replica that serves the next read.
+// String returns the position as "shard:seq:token", which ParsePosition reads. A position is not
+// secret, so a cookie or a header can carry it to the replica that serves the client's next read.
 func (p Position) String() string {
 	return p.Shard + ":" + strconv.FormatInt(int64(p.Seq), 10) + ":" + strconv.FormatInt(int64(p.Token), 10)
 }
 
-// ParsePosition reads only the form that String writes. A position from outside may name any shard;
-// WaitFor refuses a shard that is not followed. The error matches core.ErrInvalid.
+// ParsePosition parses a position in exactly String's form. A position from a client may name any
+// shard, but WaitFor refuses shards that no Applier follows. The error matches core.ErrInvalid.
 func ParsePosition(s string) (Position, error) {
 	parts := strings.SplitN(s, ":", 4)
 	if len(parts) != 3 {
@@ -41,7 +41,6 @@ func ParsePosition(s string) (Position, error) {
 	return p, nil
 }
 
-// check refuses positions that no log can have.
 func (p Position) check() error {
 	if err := core.CheckShard(p.Shard); err != nil {
 		return err

@@ -21,10 +21,10 @@ var (
 	seed  = flag.Int("seed", 0, "the one run of TestRandom to play again")
 )
 
-// TestRandom follows through a store with random faults. Its stream loses, doubles and withholds
-// entries and starts again, calls fail, and logs are trimmed behind snapshots. The Applier fails,
-// too, and the follower restarts. The applied entries are a prefix of each log at every instant,
-// and all of it once the faults are over (T4, T6, T7).
+// TestRandom follows the logs of a store with random faults. The stream restarts, and loses,
+// duplicates and withholds entries. Calls fail, and logs are trimmed behind snapshots. The Applier
+// also fails, and the follower restarts. At every instant, the applied entries are a prefix of each
+// log. Once the faults are over, each whole log is applied (T4, T6, T7).
 func TestRandom(t *testing.T) {
 	from, to := 1, *seeds
 	if *seed > 0 {
@@ -41,7 +41,7 @@ type chaos struct {
 	*world
 	rnd    *rand.Rand
 	b      *faultyBackend
-	saved  inMemory // over restarts
+	saved  inMemory // kept across restarts
 	owner  *owner
 	app    *application
 	follow *follow
@@ -51,9 +51,9 @@ type chaos struct {
 
 var errFault = errors.New("fault")
 
-// hit returns true in one of n calls while there are faults. Tailer's goroutines run one at a time
-// inside the backend and the application, but in no fixed order. So a seed fixes only the owner's
-// schedule.
+// hit returns true for one of n calls, on average, while there are faults. Inside the backend and
+// the application, the Tailer's goroutines run one at a time, but in no fixed order. Therefore, a
+// seed determines only the owner's schedule.
 func (c *chaos) hit(n int) bool { return c.faults.Load() && rand.IntN(n) == 0 }
 
 func (c *chaos) run() {
@@ -111,7 +111,7 @@ func (c *chaos) start() {
 		Stored(&c.saved, c.app.apply, c.app.restore))
 }
 
-// snapshot writes a snapshot as a Snapshotter does, in one commit, and trims behind it.
+// snapshot writes a snapshot and trims the log behind it in one commit, as a Snapshotter does.
 func (c *chaos) snapshot(s driver.ShardID) {
 	head := c.owner.head[s]
 	if head.Seq < head.Oldest+5 || head.Seq < 5 {

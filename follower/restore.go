@@ -11,10 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// snapshotCalls is the time limit for reading a snapshot, in units of CallTimeout.
 const snapshotCalls = 30
 
-// restore restores a snapshot instead of the trimmed entries (L3, T6).
+// restore replaces the trimmed entries with a snapshot (L3, T6).
 func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	trimmed, _ := errors.AsType[*core.TrimmedError](why)
 	t.mu.Lock()
@@ -51,9 +50,7 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	l.err = nil
 	t.moveTo(l, snap.Position)
 	t.mu.Unlock()
-	if h := t.o.Hooks.OnRestore; h != nil {
-		h(Restored{Applier: l.f.name, Position: snap.Position})
-	}
+	t.event(Event{Kind: Restored, Applier: l.f.name, Position: snap.Position})
 	t.o.Logger.LogAttrs(ctx, slog.LevelInfo, "tenure: follower restored a snapshot",
 		slog.String("applier", l.f.name),
 		slog.String("shard", from.Shard), slog.Int64("from", int64(from.Seq)), slog.Int64("to", int64(snap.Seq)))

@@ -7,37 +7,36 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// shard is the known state of one shard's log, and the cursors that follow it.
-// Tailer.mu guards it.
+// Tailer.mu guards shard.
 type shard struct {
 	id       core.ShardID
-	head     core.Seq // last entry known
+	head     core.Seq // number of the last entry known
 	arrivals []arrival
 	cursors  []*cursor
-	waiting  int    // calls of WaitFor
-	changed  signal // a cursor advanced
-	sweep    uint64 // the last reading of all heads that listed it
+	waiting  int    // number of WaitFor calls in progress
+	changed  signal // wakes waiters when a cursor advances
+	sweep    uint64 // number of the last read of all heads that listed the shard
 
-	missed      core.Seq // entries up to this one may be as old as missedSince
+	missed      core.Seq // entries up to this number may be as old as missedSince
 	missedSince instant
 }
 
-// arrival records when entries became known: the entries after the previous arrival, up to
-// through, were not written before at.
+// arrival records when entries became known. The entries after the previous arrival, up to the
+// number through, were written at or after the time at.
 type arrival struct {
 	through core.Seq
 	at      time.Time
 }
 
 const (
-	// maxArrivals limits the arrivals of a shard. Above this limit, two neighbours are merged,
-	// which makes the lag of some entries look older than it is.
+	// If a shard has more than maxArrivals, learn merges two neighbors, and some entries then look
+	// older than they are.
 	maxArrivals = 16
-	// arrivalEvery is the shortest time between two arrivals.
+	// arrivalEvery is the minimum time between two arrivals.
 	arrivalEvery = time.Millisecond / 8
 )
 
-// shard returns the state of a shard, or nil if no Applier follows it.
+// If no Applier follows the shard, the result is nil.
 func (t *Tailer) shard(id core.ShardID) *shard {
 	if s := t.shards[id]; s != nil {
 		return s
@@ -56,7 +55,7 @@ func (t *Tailer) shard(id core.ShardID) *shard {
 	return s
 }
 
-// learn records that the log has an entry seq, not written before at.
+// learn records that the log contains entry seq, which was written at or after the time at.
 func (s *shard) learn(seq core.Seq, at time.Time) {
 	if seq <= s.head {
 		return
@@ -77,7 +76,7 @@ func (s *shard) learn(seq core.Seq, at time.Time) {
 	s.arrivals = append(s.arrivals, arrival{through: seq, at: at})
 }
 
-// merge merges the two arrivals that are closest in time.
+// merge combines the two arrivals that are closest in time.
 func (s *shard) merge() {
 	k := 1
 	for i := range s.arrivals[1:] {
@@ -89,7 +88,6 @@ func (s *shard) merge() {
 	s.arrivals = slices.Delete(s.arrivals, k, k+1)
 }
 
-// applied returns the last entry that all Appliers have applied.
 func (s *shard) applied() core.Seq {
 	least := s.head
 	for _, l := range s.cursors {
@@ -98,7 +96,7 @@ func (s *shard) applied() core.Seq {
 	return least
 }
 
-// miss records that entries known now may have been written at any time since.
+// miss records that the entries known so far may have been written at any time after since.
 func (s *shard) miss(since instant) {
 	if s.missed <= s.applied() {
 		s.missedSince = since
@@ -114,13 +112,13 @@ func (s *shard) prune() {
 		n++
 	}
 	if n == len(s.arrivals) {
-		s.arrivals = nil // an idle shard keeps nothing
+		s.arrivals = nil // an idle shard keeps no arrivals
 	} else if n > 0 {
 		s.arrivals = slices.Delete(s.arrivals, 0, n)
 	}
 }
 
-// lower records that the log ends at an earlier entry than was known.
+// lower records that the log ends before the known head.
 func (s *shard) lower(head core.Seq) {
 	s.head, s.missed = head, min(s.missed, head)
 	for i := range s.arrivals {
@@ -129,12 +127,11 @@ func (s *shard) lower(head core.Seq) {
 	s.prune()
 }
 
-// reopen forgets the ages of the entries known so far, because a position went back behind the
-// entries that the arrivals cover.
+// After a position went back to an entry before the first arrival, reopen forgets the known
+// entries' ages.
 func (s *shard) reopen() { s.arrivals = append(s.arrivals[:0], arrival{through: s.head}) }
 
-// age returns the time for which the oldest entry after pos has been known, or 0 if there is no
-// such entry.
+// age returns how long the oldest entry after pos has been known, or 0 if there is no such entry.
 func (s *shard) age(pos core.Seq, now time.Time) time.Duration {
 	for _, m := range s.arrivals {
 		if m.through > pos {

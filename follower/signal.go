@@ -1,9 +1,8 @@
 package follower
 
-// signal wakes the goroutines that wait for a change. Both methods are called under one mutex.
+// Callers of a signal's methods must hold the same mutex.
 type signal struct{ ch chan struct{} }
 
-// wait returns a channel that the next wake closes.
 func (s *signal) wait() <-chan struct{} {
 	if s.ch == nil {
 		s.ch = make(chan struct{})

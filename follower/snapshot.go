@@ -11,52 +11,55 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Snapshot is the whole state of a shard after some entry of its log.
+// Snapshot is the whole state of a shard after a given entry of its log.
 type Snapshot struct {
 	Position
 	Store string // the namespace's identity
-	State []byte // as the owner wrote it
+	State []byte // the state as the owner wrote it
 }
 
-// Blobs is a store for large snapshots, such as an object store or a folder that all processes see.
-// It belongs to one namespace, and is safe for concurrent use. A name is a shard's name, "/", and
-// digits, lower-case letters and "-". A blob is written once, read, and deleted. Its name is never
-// used again. Each attempt to write a snapshot has its own name, so a Put or Delete that takes
-// effect late, after its error, damages nothing. Such a Put may leave a blob behind.
+// Blobs is a store for large snapshots, such as an object store or a folder that all processes can
+// access. A Blobs belongs to one namespace, and must be safe for concurrent use. A blob's name
+// consists of a shard's name, "/", and digits, lower-case letters and "-". Each blob is written
+// once, and may then be read and deleted. A blob's name is never reused, because each attempt to
+// write a snapshot uses a new name. Therefore, a Put or Delete that returns an error but takes
+// effect later does no damage. Such a Put may leave a blob behind.
 type Blobs interface {
-	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
+	Put(ctx context.Context, name string, data []byte) error // the blob is durable when Put returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
-	Delete(ctx context.Context, name string) error // nil if it does not exist
+	Delete(ctx context.Context, name string) error // returns nil if the blob does not exist
 }
 
-// SnapshotOptions are the options of NewSnapshotter. Nil and the zero value mean the defaults.
+// SnapshotOptions configure NewSnapshotter. Nil and the zero value mean the defaults.
 type SnapshotOptions struct {
-	// Blobs is where states are kept. Default: the coordination store, as items of the shard under
-	// the fence.
+	// Blobs stores the snapshots. The default is the coordination store, which stores snapshots as
+	// items of the shard, under the fence.
 	Blobs Blobs
-	// Keep is the number of entries before the snapshot that stay in the log. A follower that is no
-	// further behind needs no snapshot. Default 1000; negative for none.
+	// Keep is the number of entries before the snapshot that remain in the log. A follower that is
+	// at most Keep entries behind the snapshot does not need to restore it. Default 1000. If Keep
+	// is negative, no entry before the snapshot remains.
 	Keep int
-	// MaxBytes limits a state, written or read. Default 64 MiB. Coordination stores are made for
-	// less data: etcd holds about 2 GiB in total.
+	// MaxBytes is the maximum size, in bytes, of a snapshot's state. Default 64 MiB. Coordination
+	// stores are designed for small amounts of data. For example, etcd can store about 2 GiB in
+	// total.
 	MaxBytes int
-	// ChunkBytes is the size of the items into which a state in the coordination store is cut, at
-	// least 1 KiB. Default 256 KiB, which every store accepts in one write.
-	ChunkBytes int
+
+	chunkBytes int // size of the items of a state in the coordination store; other values are for tests
 }
 
-// Snapshotter writes and reads snapshots of shards and trims their logs. It keeps no state, and is
-// safe for concurrent use. Owners and followers of a shard need the same Blobs.
+// Snapshotter writes and reads shards' snapshots, and trims the shards' logs. A Snapshotter keeps
+// no state, and is safe for concurrent use. A shard's owners and followers must use the same Blobs.
 //
-// Write writes a snapshot next to the previous one. One fenced commit then names it in a manifest
-// and trims the log. Only then is the previous snapshot removed. The manifest changes only from the
-// version that was read, and only parts that it names as gone or unfinished are removed. So after a
-// crash at any step, or a commit that takes effect late, a whole snapshot and every entry after it
-// remain (T7). The next Write removes what is left over. The items are below "_snapshot/".
+// Write first stores the new snapshot beside the previous one. One fenced commit then records the
+// new snapshot in a manifest and trims the log. Finally, Write removes the previous snapshot. Write
+// replaces the manifest only if the manifest has not changed since Write read it, and removes only
+// parts that the manifest lists as gone or unfinished. Therefore, the last complete snapshot and
+// the entries after it survive both a crash at any step and any commit that takes effect late (T7).
+// The next Write removes leftover parts. The items' keys begin with "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
-// NewSnapshotter returns a Snapshotter. A nil o means the defaults. The error matches
-// core.ErrInvalid.
+// NewSnapshotter returns a Snapshotter. If o is nil, NewSnapshotter uses the defaults. The error
+// matches core.ErrInvalid.
 func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	s := &Snapshotter{}
 	if o != nil {
@@ -64,19 +67,19 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	}
 	def(&s.o.Keep, 1000)
 	def(&s.o.MaxBytes, 64<<20)
-	def(&s.o.ChunkBytes, 256<<10)
-	if s.o.MaxBytes < 0 || s.o.ChunkBytes < 1<<10 {
-		return nil, optErr("MaxBytes %d is negative, or ChunkBytes %d is below 1024", s.o.MaxBytes, s.o.ChunkBytes)
+	def(&s.o.chunkBytes, 256<<10) // every store accepts a write of this size
+	if s.o.MaxBytes < 0 {
+		return nil, optErr("MaxBytes %d is negative", s.o.MaxBytes)
 	}
 	return s, nil
 }
 
-// Read returns a shard's snapshot, or nil without an error if it has none. If the snapshot is
-// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues
-// from a snapshot calls Read, and then reads the log after the snapshot.
+// Read returns a shard's snapshot, or nil and no error if the shard has no snapshot. If the
+// snapshot is damaged or larger than MaxBytes, the error matches ErrCorrupt. To continue from a
+// snapshot, a new owner calls Read, and then reads the entries after the snapshot.
 func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
 	get := func(key string) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), key) }
-	// During the read, the owner may write the next snapshot and remove this one.
+	// During the read, the owner may replace the snapshot that is being read.
 	for former := ""; ; {
 		m, err := readManifest(get)
 		if err != nil {
@@ -97,7 +100,6 @@ func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*
 	}
 }
 
-// state reads a part that the manifest names, and compares its checksum.
 func (s *Snapshotter) state(ctx context.Context, get getter, shard string, p *part) ([]byte, error) {
 	if p.Bytes > int64(s.o.MaxBytes) {
 		return nil, fmt.Errorf("%w: it has %d bytes: raise MaxBytes above %d if that is right", ErrCorrupt, p.Bytes,
@@ -137,13 +139,13 @@ func sum(state []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Write writes a snapshot of the lease's shard and trims the log behind it. state is the whole
-// state after the entries up to seq. The lease's handler makes one call at a time, with
-// lease.Context() or a child of it. If there is a newer snapshot, or seq is beyond the log, the
-// error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed. If state is
-// larger than MaxBytes, it matches core.ErrTooLarge. Otherwise, the errors are those of
-// Lease.Commit or of Blobs. The caller may repeat the call, even while the outcome of a commit is
-// unknown.
+// Write writes a snapshot of the lease's shard and trims the log behind the snapshot. Pass the
+// whole state after the entries up to seq. The lease's handler calls Write with lease.Context() or
+// a child of that context, and makes only one call at a time. If there is a newer snapshot, or if
+// the log does not yet contain entry seq, the error matches core.ErrInvalid. If entry seq was
+// trimmed, the error matches core.ErrTrimmed. If state is larger than MaxBytes, the error matches
+// core.ErrTooLarge. Other errors come from Lease.Commit or from Blobs. The caller may repeat the
+// call, even while the outcome of a commit is unknown.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if err := s.write(ctx, lease, seq, state); err != nil {
 		return errtext.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
@@ -163,20 +165,18 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	return s.put(ctx, lease, m, seq, state)
 }
 
-// tidy removes what is left of an earlier Write: an unfinished snapshot, or the snapshot that
-// it replaced.
+// tidy removes an unfinished or replaced snapshot that an earlier Write left behind.
 func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, error) {
 	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
 	if err != nil {
 		return nil, err
 	}
-	if m.Next != nil { // nothing in flight can make it current, since the lease waited for that
+	if m.Next != nil { // no commit in flight can make it current, because the lease waited for all commits
 		m.Next, m.Gone = nil, m.Next
 	}
 	return m, s.removeGone(ctx, lease, m)
 }
 
-// put writes the snapshot next to the current one.
 func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, seq core.Seq, state []byte) error {
 	if m.Current != nil && seq <= m.Current.Seq {
 		if seq < m.Current.Seq {
@@ -195,7 +195,7 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 		Blob: s.o.Blobs != nil}
 	p.Name = fmt.Sprintf("%d-%d-%016x", lease.Token(), seq, rand.Uint64())
 	if !p.Blob {
-		p.Chunks = (len(state) + s.o.ChunkBytes - 1) / s.o.ChunkBytes
+		p.Chunks = (len(state) + s.o.chunkBytes - 1) / s.o.chunkBytes
 	}
 	m.Next = p
 	if err := m.commit(ctx, lease); err != nil {
@@ -207,7 +207,7 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 		}
 	}
 	for i := range p.Chunks {
-		chunk := state[i*s.o.ChunkBytes : min(len(state), (i+1)*s.o.ChunkBytes)]
+		chunk := state[i*s.o.chunkBytes : min(len(state), (i+1)*s.o.chunkBytes)]
 		if _, err := lease.Commit(ctx, core.Put(p.chunk(i), chunk)); err != nil {
 			return err
 		}
@@ -219,8 +219,7 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 	return s.removeGone(ctx, lease, m)
 }
 
-// trim returns the operation that removes the log behind the snapshot of seq, if there is anything
-// to remove.
+// If there are entries to remove, trim returns the operation that removes them.
 func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
 	through := seq - core.Seq(max(0, s.o.Keep))
 	if through < max(1, lease.Head().Oldest) {
@@ -229,7 +228,7 @@ func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
 	return []core.Op{core.Trim(through)}
 }
 
-// removeGone removes the part that the stored manifest names as gone or as next, complete or not.
+// The stored manifest must list a part as gone or next before removeGone removes it.
 func (s *Snapshotter) removeGone(ctx context.Context, lease *core.Lease, m *manifest) error {
 	p := m.Gone
 	switch {
@@ -242,7 +241,7 @@ func (s *Snapshotter) removeGone(ctx context.Context, lease *core.Lease, m *mani
 			return err
 		}
 	}
-	const most = 64 // deletions in one commit, which every store takes
+	const most = 64 // deletions per commit; every store accepts this many
 	for from := 0; from < p.Chunks; from += most {
 		var ops []core.Op
 		for i := from; i < min(p.Chunks, from+most); i++ {

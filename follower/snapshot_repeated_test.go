@@ -24,37 +24,36 @@ var tenth = flag.Int("tenth", -1, "which tenth of its points TestSnapshotRepeate
 type fate int
 
 const (
-	late    fate = iota // it takes effect after its caller gave up
-	unheard             // it takes effect at once, and its answer is lost, after its caller gave up
-	dropped             // it takes no effect, and fails after its caller gave up
+	late    fate = iota // the step takes effect after its caller gave up
+	unheard             // the step takes effect immediately, but its answer is lost, and its caller gives up
+	dropped             // the step has no effect, and fails after its caller gave up
 )
 
-// impatience is how long the test waits for the first Write, and slowness how long its late step
-// takes.
+// impatience is how long the test waits for the first Write. slowness is how long that Write's late
+// step takes.
 const impatience, slowness = 50 * time.Millisecond, 100 * time.Millisecond
 
 var errGone = errors.New("gone")
 
-// repeated is a Write that is given up at one of its steps and then repeated, by a process that
-// dies at one of the steps of the second.
+// repeated is a Write that is abandoned at one of its steps and then repeated. The process dies at
+// a step of the second Write.
 type repeated struct {
 	*world
-	raw       driver.Backend // reads past what happens to the process
+	raw       driver.Backend // reads without the process's faults
 	snapshots *Snapshotter
 	blobs     *blobs // nil: chunks
 
 	fate  fate
-	at    int        // the step of the first Write that has the fate
+	at    int        // the step of the first Write that meets the fate
 	dies  int        // the step of the second Write that is the process's last; 0: none
 	again core.Seq   // the entry of the second Write
-	mu    sync.Mutex // guards the following
-	steps int        // of the Write under way; -1: none is
+	mu    sync.Mutex // guards the fields below
+	steps int        // of the Write in progress; -1: none
 	write int        // 0, 1 or 2
 	dead  bool
 	late  sync.WaitGroup
 }
 
-// step gives one step its fate.
 func (r *repeated) step(ctx context.Context, do func(context.Context) error) error {
 	r.mu.Lock()
 	r.steps++
@@ -123,7 +122,7 @@ func (r *repeated) Delete(ctx context.Context, name string) error {
 	return r.step(ctx, func(ctx context.Context) error { return r.blobs.Delete(ctx, name) })
 }
 
-// whole: at this instant there is a whole snapshot, and every entry after it (T7).
+// whole checks that the store now has a complete snapshot, and every entry after it (T7).
 func (r *repeated) whole() {
 	page, err := r.raw.ReadLog(r.Context(), "s", 0, 0)
 	if err != nil {
@@ -141,7 +140,7 @@ func (r *repeated) whole() {
 	}
 }
 
-// run returns how many steps the two Writes had, and whether the process lived to the end.
+// run returns the number of steps of each Write. err is nil if the process survived.
 func (r *repeated) run() (first, second int, err error) {
 	r.raw = r.open()
 	owned := lead(r.world, intercept.Wrap(r.open(), r.around), func(lease *core.Lease) error {
@@ -182,10 +181,11 @@ func (r *repeated) run() (first, second int, err error) {
 	return first, second, owned
 }
 
-// TestSnapshotRepeated: a Write is given up with any of its steps in flight, which takes effect
-// later, at once or never. It is repeated under the same lease, of the same entry or a later one,
-// and the process dies at any step of that. At every instant there is a whole snapshot, and every
-// entry after it. The next owner's Write leaves no remains.
+// TestSnapshotRepeated: a Write is abandoned while one of its steps is in flight. The step takes
+// effect immediately, later, or never. The Write is repeated under the same lease, for the same
+// entry or a later entry, and the process dies at a step of the second Write. At every instant, the
+// store has a complete snapshot and every entry after it. The next owner's Write removes all
+// earlier snapshots.
 func TestSnapshotRepeated(t *testing.T) {
 	from := *tenth
 	if from < 0 && testing.Short() {
@@ -199,13 +199,13 @@ func TestSnapshotRepeated(t *testing.T) {
 			for _, again := range []core.Seq{30, 35} {
 				for f, name := range []string{"late", "unheard", "dropped"} {
 					if from >= 0 {
-						from = (from + 1) % 10 // another tenth in each case, so that all take their turn
+						from = (from + 1) % 10 // a different tenth in each case
 					}
 					t.Run(fmt.Sprintf("keep %d, %s, %s, then %d", keep, place, name, again), func(t *testing.T) {
 						t.Parallel()
 						repeat(t, from, func(w *world) *repeated {
 							r := &repeated{world: w, fate: fate(f), again: again}
-							o := &SnapshotOptions{Keep: keep, ChunkBytes: 1 << 10}
+							o := &SnapshotOptions{Keep: keep, chunkBytes: 1 << 10}
 							if place == "blobs" {
 								r.blobs = &blobs{data: make(map[string][]byte)}
 								o.Blobs = r
@@ -223,8 +223,8 @@ func TestSnapshotRepeated(t *testing.T) {
 	}
 }
 
-// repeat plays every step of the first Write with every death of the second. If from is not
-// negative, it plays every tenth of them from that one on.
+// repeat tests every combination of a step of the first Write and a death in the second Write. If
+// from is not negative, it tests only every tenth combination, beginning with combination from.
 func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 	cases, last, damaged := 0, 0, 0
 	play := func(at, dies int) (first, second int) {
@@ -246,7 +246,8 @@ func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 		return first, second
 	}
 	if from >= 0 {
-		// Two points tell how many there are: one whose first Write succeeds, and one whose does not.
+		// Two runs determine how many steps there are: one in which the first Write succeeds, and
+		// one in which it fails.
 		first, _ := play(math.MaxInt, 0)
 		_, second := play(1, 0)
 		deaths := second + 1
@@ -268,7 +269,7 @@ func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 	t.Logf("%d cases, of %d steps; damaged: %d", cases, last-1, damaged)
 }
 
-// next has another owner write the next snapshot.
+// next lets another owner write the next snapshot.
 func (r *repeated) next() {
 	r.mu.Lock()
 	r.dead, r.write = false, 0
@@ -296,7 +297,7 @@ func (r *repeated) next() {
 		}
 		return
 	}
-	// A blob that is put late, after its deletion, stays.
+	// If a Put takes effect after the blob's deletion, the blob stays.
 	r.blobs.mu.Lock()
 	defer r.blobs.mu.Unlock()
 	if n := len(r.blobs.data); len(items) != 1 || n != 1 && (r.fate != late || n > 2) {

@@ -16,12 +16,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// doomed ends the commits of a process after some: the next never reaches the store, or its reply
-// is lost.
+// doomed ends a process after a number of commits. Either the next commit does not reach the store,
+// or its reply is lost.
 type doomed struct {
 	mu      sync.Mutex
 	left    int
-	replies bool // the last commit is applied, and its reply lost
+	replies bool // the last commit is applied, but its reply is lost
 }
 
 func (d *doomed) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
@@ -43,7 +43,7 @@ func (d *doomed) around(ctx context.Context, c *intercept.Call, proceed func(con
 	return errors.New("gone")
 }
 
-// lead runs f as the owner of shard s, and returns f's error once the shard was given back or lost.
+// lead runs f as the owner of shard s, and returns f's error once the shard is released or lost.
 func lead(w *world, b driver.Backend, f func(lease *core.Lease) error) error {
 	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: time.Second})
 	if err != nil {
@@ -59,7 +59,7 @@ func lead(w *world, b driver.Backend, f func(lease *core.Lease) error) error {
 	if err != nil {
 		w.Fatal(err)
 	}
-	_ = e.Run(ctx) // the backend may be gone
+	_ = e.Run(ctx) // the backend may already be closed
 	return <-done
 }
 
@@ -72,15 +72,15 @@ func appendTo(lease *core.Lease, n int) error {
 	return nil
 }
 
-// TestSnapshotCrash: whichever commit of writing a snapshot is the owner's last, new and lagging
-// followers get the whole state. The next owner's snapshot leaves nothing of the former ones (T7).
+// TestSnapshotCrash: an owner dies after one of a Write's commits. New and lagging followers get
+// the whole state, and the next owner's snapshot removes all former snapshots (T7).
 func TestSnapshotCrash(t *testing.T) {
-	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, ChunkBytes: 1 << 10})
+	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, chunkBytes: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := &Options{Snapshots: snapshots}
-	const commits = 8 // of the second Write, and one more
+	const commits = 8 // the commits of the second Write, and one more
 	for _, replies := range []bool{false, true} {
 		for crash := range commits {
 			t.Run(fmt.Sprintf("after %d commits, replies lost %v", crash, replies), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestSnapshotKeeps(t *testing.T) {
 			if err != nil || got.Seq != 15 || got.Token != lease.Token() || !bytes.Equal(got.State, stateAfter(15)) {
 				w.Errorf("Read gives %+v, %v", got, err)
 			}
-			if err := s.Write(ctx, lease, 20, nil); err != nil { // an empty state is one, too
+			if err := s.Write(ctx, lease, 20, nil); err != nil { // an empty state is also a state
 				return err
 			}
 			if got, err = s.Read(ctx, b, "s"); err != nil || got.Seq != 20 || len(got.State) != 0 {
@@ -203,7 +203,6 @@ func TestSnapshotKeeps(t *testing.T) {
 	})
 }
 
-// blobs is an object store.
 type blobs struct {
 	mu   sync.Mutex
 	data map[string][]byte
@@ -239,7 +238,8 @@ func (b *blobs) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// TestSnapshotBlobs: large states elsewhere, of which nothing remains either.
+// TestSnapshotBlobs: large states are kept outside the store, and old states are removed from the
+// Blobs.
 func TestSnapshotBlobs(t *testing.T) {
 	bubble(t, func(w *world) {
 		place := &blobs{data: make(map[string][]byte)}
@@ -296,8 +296,8 @@ func TestSnapshotBlobs(t *testing.T) {
 	})
 }
 
-// TestTrimmedAhead: without a snapshot, or without a way to restore one, nothing is skipped. A
-// later snapshot is used.
+// TestTrimmedAhead: if there is no snapshot, or the Applier cannot restore snapshots, trimmed
+// entries are not skipped. Once there is a snapshot, the follower restores it.
 func TestTrimmedAhead(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -314,7 +314,7 @@ func TestTrimmedAhead(t *testing.T) {
 		}
 		r := begin(w, tailer)
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) ||
+		if lag, err := r.shardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) ||
 			!errors.Is(lag.Err, core.ErrTrimmed) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
@@ -322,7 +322,7 @@ func TestTrimmedAhead(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		// The owner sends no heartbeat, so that another takes over.
+		// The owner sends no heartbeats, so another owner takes over.
 		if err := lead(w, w.open(), func(lease *core.Lease) error {
 			return s.Write(lease.Context(), lease, 8, stateAfter(8))
 		}); err != nil {
@@ -332,7 +332,7 @@ func TestTrimmedAhead(t *testing.T) {
 		if got := with.at("s"); got != 10 || with.from["s"] != 8 {
 			w.Errorf("restored entry %d and applied up to %d", with.from["s"], got)
 		}
-		if lag, err := r.ShardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 ||
+		if lag, err := r.shardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 ||
 			!errors.Is(lag.Err, core.ErrUnsupported) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
@@ -340,8 +340,8 @@ func TestTrimmedAhead(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfLowerToken: a snapshot with a lower token than the last applied entry is of another
-// history, and is not restored (T2).
+// TestSnapshotOfLowerToken: a snapshot with a lower token than the last applied entry belongs to a
+// different history, and is not restored (T2).
 func TestSnapshotOfLowerToken(t *testing.T) {
 	bubble(t, func(w *world) {
 		s, err := NewSnapshotter(&SnapshotOptions{Keep: -1})
@@ -369,7 +369,7 @@ func TestSnapshotOfLowerToken(t *testing.T) {
 				w.Errorf("from entry 5 with token %d, under a snapshot of token %d, applied up to %d, want %d",
 					at.Token, token, got, want)
 			}
-			if lag, err := r.ShardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
+			if lag, err := r.shardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
 				w.Errorf("from token %d the lag is %+v, %v", at.Token, lag, err)
 			}
 			r.end()

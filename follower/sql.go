@@ -13,25 +13,26 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// SQLApplyFunc applies the entries of a batch inside a transaction, which the caller commits. See
-// Applier for its goroutines.
+// SQLApplyFunc applies a batch's entries inside a transaction, which the SQL Applier commits.
+// Applier's documentation describes the goroutines that call the function.
 type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
 
-// SQLOptions are the options of NewSQL. Nil and the zero value mean the defaults.
+// SQLOptions configure NewSQL. Nil and the zero value mean the defaults.
 type SQLOptions struct {
-	// Table is the name of the table of positions: letters, digits and "_", at most 63 bytes. A
-	// schema's name and a "." may precede it. Default "tenure_positions". It is quoted, so
-	// PostgreSQL distinguishes upper and lower case in it.
+	// Table is the name of the table that stores positions. The name consists of up to 63 letters,
+	// digits and "_". A schema's name and a "." may precede it. Default "tenure_positions".
+	// Statements quote the name, so PostgreSQL distinguishes upper and lower case.
 	Table string
-	// Restore replaces the whole state of the snapshot's shard inside a transaction. Without it,
-	// a shard whose log was trimmed ahead of the follower stays at its position.
+	// Restore replaces the whole state of the snapshot's shard inside a transaction. If Restore is
+	// nil and the follower needs trimmed entries, the shard stays at its position.
 	Restore func(ctx context.Context, tx *sql.Tx, s *Snapshot) error
 }
 
-// SQL is an Applier whose effects and positions are in one database of the application. One
-// transaction commits both, so each effect happens exactly once. It moves the position first, from
-// exactly where the batch begins. So if two processes follow under one name, only one of them
-// applies each entry. An SQL is safe for concurrent use.
+// SQL is an Applier that keeps its effects and positions in one of the application's databases. One
+// transaction commits each effect together with its position, so the effect happens exactly once.
+// The transaction first moves the position. The move succeeds only if the batch begins exactly at
+// the stored position. Therefore, even if two processes follow under the same name, only one of
+// them applies each entry. A SQL is safe for concurrent use.
 type SQL struct {
 	db    *sql.DB
 	name  string
@@ -43,10 +44,10 @@ type SQL struct {
 
 var _ Restorer = (*SQL)(nil)
 
-// NewSQL returns an Applier on db, which the caller closes. The name distinguishes several
-// followers in one database, and must stay the same across restarts. It is a label as
-// core.CheckShard describes. NewSQL does no I/O: see Create. Nil options mean the defaults. The
-// error matches core.ErrInvalid.
+// NewSQL returns an Applier on db. The caller closes db. The name distinguishes the followers in
+// one database, and must stay the same across restarts. The name must satisfy core.CheckShard.
+// NewSQL does no I/O, and therefore does not create the table (see Create). Nil options mean the
+// defaults. The error matches core.ErrInvalid.
 func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
 	if o != nil {
@@ -68,7 +69,7 @@ func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQ
 	if len(s.o.Table) > 127 || !regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`).MatchString(s.o.Table) {
 		return nil, fmt.Errorf("tenure: %w: table %.80q: use letters, digits and \"_\"", core.ErrInvalid, s.o.Table)
 	}
-	// Names are compared byte by byte, which is not MySQL's default.
+	// Names must be compared byte by byte. By default, MySQL does not do so.
 	name128 := "VARCHAR(128) NOT NULL"
 	if d == driver.MySQL {
 		name128 = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
@@ -84,7 +85,6 @@ func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQ
 	return s, nil
 }
 
-// text puts the table's name and the dialect's placeholders into a statement.
 func (s *SQL) text(d driver.Dialect, stmt string) string {
 	if d == driver.Postgres {
 		for i := 1; strings.Contains(stmt, "?"); i++ {
@@ -99,7 +99,7 @@ func (s *SQL) text(d driver.Dialect, stmt string) string {
 }
 
 // Schema returns the statement that creates the table of positions, for migrations that run under
-// another role. The role at run time needs the rights to select, insert and update.
+// another role. The Applier's role needs permission to select, insert and update rows.
 func (s *SQL) Schema() string { return s.create }
 
 // Create creates the table of positions if it does not exist.
@@ -152,9 +152,8 @@ func (s *SQL) Restore(ctx context.Context, from Position, snap *Snapshot) error 
 	return s.in(ctx, snap.Store, from, snap.Position, func(tx *sql.Tx) error { return s.o.Restore(ctx, tx, snap) })
 }
 
-// in runs effect in a transaction that moves the position. A lost reply to the commit is an error
-// like any other. The Tailer tries the batch again, finds the position moved, and gets it from
-// Load.
+// If the commit's reply is lost, the method in returns an error. The Tailer then tries the batch
+// again, notices that the position has moved, and loads it.
 func (s *SQL) in(ctx context.Context, store string, from, to Position, effect func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -175,7 +174,7 @@ func (s *SQL) in(ctx context.Context, store string, from, to Position, effect fu
 	return err
 }
 
-// move takes the position's row, on which another process then waits.
+// By updating the position's row, move locks the row until the transaction ends.
 func (s *SQL) move(ctx context.Context, tx *sql.Tx, store string, from, to Position) error {
 	if from.Seq == 0 {
 		_, err := tx.ExecContext(ctx, s.insert, s.name, to.Shard, store, int64(to.Seq), int64(to.Token))

@@ -12,7 +12,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// noDatabase cannot be reached.
 type noDatabase struct{}
 
 func (noDatabase) Connect(context.Context) (sqldriver.Conn, error) {
@@ -21,7 +20,7 @@ func (noDatabase) Connect(context.Context) (sqldriver.Conn, error) {
 
 func (noDatabase) Driver() sqldriver.Driver { return nil }
 
-// TestSQLText: names and placeholders of each dialect, and refused names.
+// TestSQLText checks the names and placeholders of each dialect, and refused names.
 func TestSQLText(t *testing.T) {
 	t.Parallel()
 	db := sql.OpenDB(noDatabase{})

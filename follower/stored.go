@@ -10,25 +10,25 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Positions is where Stored keeps each shard's position: a File, or a store of the application.
-// It must be safe for concurrent use.
+// Positions stores each shard's position for Stored. File implements Positions. An application can
+// also implement Positions itself. An implementation must be safe for concurrent use.
 type Positions interface {
 	// Load returns the last position saved for each shard.
 	Load(ctx context.Context) (Checkpoint, error)
-	// Save makes a position durable before it returns nil. store is Batch.Store. Calls for one
-	// shard never overlap.
+	// Save makes a position durable before it returns nil. Its second argument is Batch.Store.
+	// Calls for the same shard never overlap.
 	Save(ctx context.Context, store string, p Position) error
 }
 
-// Stored returns an Applier that applies a batch and then saves the position. After a crash or
-// an error, entries may come again. The argument restore may be nil.
+// Stored returns an Applier that applies a batch and then saves the position. After a crash or an
+// error, entries may be applied again. A nil restore is valid.
 func Stored(p Positions, apply ApplyFunc, restore RestoreFunc) Restorer {
 	return &stored{positions: p, apply: apply, restore: restore}
 }
 
-// Memory is like Stored, but keeps the positions in memory. The first Run begins with the first
-// entry of each shard, or with a snapshot. The next Run continues from there. The argument
-// restore may be nil.
+// Memory is like Stored, but keeps the positions in memory. The first Run with this Applier begins
+// with the first entry of each shard, or with a snapshot. The next Run continues where the first
+// Run ended. A nil restore is valid.
 func Memory(apply ApplyFunc, restore RestoreFunc) Restorer {
 	return Stored(&inMemory{at: make(map[string]Position)}, apply, restore)
 }
@@ -65,7 +65,6 @@ func errNoRestore(snap *Snapshot) error {
 		"Applier a RestoreFunc", core.ErrUnsupported, snap.Position)
 }
 
-// inMemory keeps positions in the process's memory.
 type inMemory struct {
 	mu    sync.Mutex
 	store string

@@ -11,18 +11,17 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// tailMax is the approximate number of entries in one page of the stream.
 const tailMax = 1024
 
-// stream runs the process's one TailLog stream. It announces entries and brings some that cursors
-// may keep; cursors read the rest.
+// The Tailer's only TailLog stream announces entries, and delivers some of them, which cursors may
+// buffer. Cursors read all other entries from the log.
 func (t *Tailer) stream(ctx context.Context) {
 	var cursor driver.Cursor
 	for attempt := 0; ctx.Err() == nil; {
 		err := error(nil)
 		if attempt > 0 {
-			// The next call may wait long, and report neither the missed entries nor whether it
-			// works.
+			// The stream's next call may wait for a long time. Until the call returns, the Tailer
+			// knows neither the missed entries nor whether the stream works.
 			err = t.readHeads(ctx, true)
 		}
 		var page *driver.TailPage
@@ -54,7 +53,7 @@ func (t *Tailer) stream(ctx context.Context) {
 	}
 }
 
-// resync reads all heads every Resync, which finds entries that the stream missed.
+// resync reads all heads to find entries that the stream missed.
 func (t *Tailer) resync(ctx context.Context) {
 	pause := t.o.Resync
 	for attempt := 0; wait(ctx, pause); {
@@ -74,9 +73,9 @@ func (t *Tailer) resync(ctx context.Context) {
 	}
 }
 
-// pulse reads all heads while Fresh is called, because neither a stream that hangs nor a process
-// that was stopped notices it. It ignores failures, which prove nothing, and which resync
-// reports.
+// pulse reads all heads while Fresh is called. Without these reads, the Tailer would not notice
+// that the stream hangs or that this process was paused. Failures are ignored here, because resync
+// reports them.
 func (t *Tailer) pulse(ctx context.Context) {
 	for {
 		select {
@@ -96,19 +95,18 @@ func (t *Tailer) pulse(ctx context.Context) {
 	}
 }
 
-// instant is a time on the monotonic clock and on the wall clock, since the monotonic clock stops
-// while the machine sleeps.
+// An instant keeps two clocks, because the monotonic clock stops while the machine sleeps.
 type instant struct{ mono, wall time.Time }
 
 func instantOf(at time.Time) instant { return instant{mono: at, wall: at.Round(0)} }
 
-// age returns the larger age of the two clocks. If the wall clock was set forward, a proof looks
-// older than it is, which costs another proof.
+// If the wall clock was set forward, a proof looks older than it is, and the Tailer needs a new
+// proof.
 func (i instant) age(now time.Time) time.Duration {
 	return max(now.Sub(i.mono), now.Round(0).Sub(i.wall))
 }
 
-// readHeads reads all heads. The parameter afresh reports whether the stream failed before.
+// After the stream has failed, afresh is true.
 func (t *Tailer) readHeads(ctx context.Context, afresh bool) error {
 	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
 	defer cancel()
@@ -120,8 +118,8 @@ func (t *Tailer) readHeads(ctx context.Context, afresh bool) error {
 	return err
 }
 
-// unheard records that the stream, or the reading of heads, failed, and waits before the next
-// attempt. It returns false if no attempt may follow.
+// unheard records that the stream or a read of all heads has failed, and waits before the next
+// attempt. If no further attempt is allowed, unheard returns false.
 func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int) bool {
 	if errors.Is(err, core.ErrStoreChanged) || errors.Is(err, core.ErrClosed) {
 		t.halt(err)
@@ -131,13 +129,13 @@ func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int
 	*why = err
 	t.doubt()
 	t.mu.Unlock()
-	t.report(Failure{Attempt: attempt, Err: err})
+	t.report("", Position{}, attempt, err)
 	return t.backOff(ctx, attempt)
 }
 
-// doubt has every cursor compare the entry at its position before it applies more entries. A store
-// that was out of reach may come back with another history (T8), which lacks the entries that the
-// stream brought before.
+// doubt makes every cursor verify the entry at its position before it applies more entries. A store
+// that was unreachable may return with a different history (T8), without entries that the stream
+// has delivered.
 func (t *Tailer) doubt() {
 	for _, s := range t.shards {
 		for _, l := range s.cursors {
@@ -147,17 +145,20 @@ func (t *Tailer) doubt() {
 	}
 }
 
-// reset records that the stream begins again.
 func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	t.heads(heads, sent, true)
-	if h := t.o.Hooks.OnReset; h != nil {
-		h(Reset{Shards: len(heads)})
+	t.event(Event{Kind: Reset, Count: len(heads)})
+}
+
+func (t *Tailer) event(e Event) {
+	if t.o.OnEvent != nil {
+		t.o.OnEvent(e)
 	}
 }
 
-// heads records every shard's head. The parameter afresh reports that nothing connects them to
-// earlier news. If a shard's head is behind a position, or missing, its cursors verify it once
-// more. The page may be older than the log that they have read since.
+// heads records every shard's head. If the stream broke between earlier news and these heads,
+// afresh is true. If a shard's head is missing or behind a position, the shard's cursors read the
+// log again, because the head may be older than what they have read.
 func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -173,7 +174,7 @@ func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 			continue
 		}
 		s.sweep = t.sweep
-		news := h.Head.Seq > s.head // the stream did not bring it, so it may hang
+		news := h.Head.Seq > s.head // the stream has not delivered this entry, so the stream may hang
 		t.learn(s, h.Head.Seq, now)
 		if gap {
 			s.miss(t.proven)
@@ -206,11 +207,11 @@ func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 	}
 	t.blind = nil
 	if afresh {
-		t.broken = nil // otherwise the stream may wait before it tries again
+		t.broken = nil // the stream itself may still be waiting before its next attempt
 	}
 }
 
-// deaf returns the reason why some news may be missing, or nil.
+// deaf returns why the Tailer may lack news, or nil.
 func (t *Tailer) deaf() error {
 	if t.broken != nil {
 		return t.broken
@@ -218,8 +219,8 @@ func (t *Tailer) deaf() error {
 	return t.blind
 }
 
-// learn records that a shard's log has an entry seq. After a time without news, or before the first
-// news, the entry may be as old as that time.
+// If the Tailer had no news for some time, the entry may have been written at any moment during
+// that time.
 func (t *Tailer) learn(s *shard, seq core.Seq, now time.Time) {
 	if t.deaf() != nil || !t.known {
 		now = t.sure
@@ -227,7 +228,6 @@ func (t *Tailer) learn(s *shard, seq core.Seq, now time.Time) {
 	s.learn(seq, now)
 }
 
-// entries records a page of the stream.
 func (t *Tailer) entries(entries []core.Entry) {
 	now := time.Now()
 	t.mu.Lock()
@@ -249,20 +249,18 @@ func (t *Tailer) entries(entries []core.Entry) {
 	t.sure, t.broken, t.blind = now, nil, nil
 }
 
-// report passes a failure to the hook and, at growing intervals, to the log (D1).
-func (t *Tailer) report(f Failure) {
-	if h := t.o.Hooks.OnError; h != nil {
-		h(f)
-	}
-	if _, say := t.lines.Failed(f.Applier+"/"+f.From.Shard, time.Now()); say {
+// report passes a failure to OnEvent and, at growing intervals, to the log (D1).
+func (t *Tailer) report(applier string, at Position, attempt int, err error) {
+	t.event(Event{Kind: Failed, Applier: applier, Position: at, Count: attempt, Err: err})
+	if _, say := t.lines.Failed(applier+"/"+at.Shard, time.Now()); say {
 		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again",
-			slog.String("applier", f.Applier),
-			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt),
-			slog.Any("error", f.Err))
+			slog.String("applier", applier),
+			slog.String("shard", at.Shard), slog.Int64("after", int64(at.Seq)), slog.Int("attempt", attempt),
+			slog.Any("error", err))
 	}
 }
 
-// worked logs that a call works again after attempt failures, and returns 0.
+// worked logs that a call has succeeded again after a number of failures, and returns 0.
 func (t *Tailer) worked(applier, shard string, attempt int) int {
 	if attempt == 0 {
 		return 0

@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// Tailer reads the decision logs of a namespace for one process and passes them to Appliers. All
+// Tailer reads a namespace's decision logs for one process, and passes the entries to Appliers. All
 // methods are safe for concurrent use.
 type Tailer struct {
 	b     core.Backend
@@ -28,27 +28,27 @@ type Tailer struct {
 	draw  func(n int64) int64 // returns a random number from 0 to n-1
 	reads chan struct{}       // a slot for each read in progress
 
-	all   sync.WaitGroup // every goroutine of Run
-	lines rhythm.Rhythm  // of failures, by Applier and shard
+	all   sync.WaitGroup // counts the goroutines of Run
+	lines rhythm.Rhythm  // lines about failures, by Applier and shard
 
 	mu       sync.Mutex
 	phase    phase
-	ctx      context.Context // of Run
+	ctx      context.Context // the context of Run
 	fail     context.CancelCauseFunc
-	halted   error // why Run ends although its context did not
+	halted   error // why Run ends before its context has ended
 	followed []*followed
 	shards   map[core.ShardID]*shard
 	buffered int // bytes in the buffers of all cursors
 	sweep    uint64
 
-	known  bool      // the heads were read once
-	sure   time.Time // all entries acknowledged before it are known
-	proven instant   // when the latest successful reading of all heads was sent
-	asked  time.Time // the latest call of Fresh
+	known  bool      // the heads were read at least once
+	sure   time.Time // all entries acknowledged before this time are known
+	proven instant   // when the latest successful read of all heads was sent
+	asked  time.Time // when Fresh was last called
 	broken error     // why the stream fails; nil while it works
 	blind  error     // why reading the heads fails
 	ended  chan struct{}
-	ask    chan struct{} // holds one token: Fresh waits for a proof
+	ask    chan struct{} // holds a token while Fresh waits for a proof
 }
 
 type phase uint8
@@ -59,7 +59,6 @@ const (
 	stopped
 )
 
-// followed is one Applier and the shards that it follows.
 type followed struct {
 	name     string
 	applier  Applier
@@ -67,8 +66,8 @@ type followed struct {
 	slots    chan struct{} // one for each Apply in progress
 }
 
-// NewTailer returns a Tailer on b, which the caller closes after Run has returned. It checks
-// the options and does no I/O. Nil options mean the defaults.
+// NewTailer returns a Tailer that reads from b. The caller closes b after Run has returned.
+// NewTailer checks the options and does no I/O. Nil options mean the defaults.
 func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	if b == nil {
 		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", core.ErrInvalid)
@@ -93,8 +92,8 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	}, nil
 }
 
-// Run follows shards with one Applier until ctx ends. It uses a Tailer with default options:
-// see Tailer.Follow and Tailer.Run.
+// Run follows shards with one Applier until ctx ends, with the default options. See Tailer.Follow
+// and Tailer.Run.
 func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...string) error {
 	t, err := NewTailer(b, nil)
 	if err != nil {
@@ -106,11 +105,11 @@ func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...
 	return t.Run(ctx)
 }
 
-// Follow has an Applier follow shards. Call it before Run. Each element of shards is a name, or a
-// prefix and "*" for several shards. A "*" alone stands for all shards except reserved ones, which
-// must be named. Several Appliers may follow one shard, each at its own pace. The name appears in
-// errors and hooks. It must differ from the names of the other Appliers, and is a label as
-// core.CheckShard describes. The error matches core.ErrInvalid.
+// Follow makes an Applier follow shards. Call Follow before Run. Each element of shards is a
+// shard's name, or a prefix followed by "*" for several shards. A "*" alone means all shards except
+// reserved shards, which must be named. Several Appliers may follow one shard, each at its own
+// pace. The Applier's name appears in errors and events. The name must satisfy core.CheckShard and
+// differ from the names of the other Appliers. The error matches core.ErrInvalid.
 func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 	if err := driver.CheckNode(name); err != nil {
 		return err
@@ -155,16 +154,17 @@ func (f *followed) wants(s core.ShardID) bool {
 	return false
 }
 
-// Run follows the shards until ctx ends, and then returns nil. It ends the contexts of Appliers
-// and waits for them. Only these failures of the store or of an Applier end it earlier:
+// Run follows the shards until ctx ends. When ctx ends, Run cancels the Appliers' calls, waits
+// until they return, and returns nil. Only these failures of the store or of an Applier end Run
+// earlier:
 //
 //   - *StoreChangedError, or another error that matches core.ErrStoreChanged: applied entries are
-//     no longer in the store (T8). Every later Run fails the same way, until an operator
+//     no longer in the store (T8). Each later Run fails in the same way until an operator
 //     intervenes.
 //   - core.ErrClosed: the backend was closed.
 //
-// If an Applier did not return within Options.DrainBudget, the error matches ErrStuck, and the
-// Applier's goroutine is left behind. Run is called once.
+// If an Applier does not return within Options.DrainBudget, the error matches ErrStuck, and Run
+// leaves the Applier's goroutine behind. Call Run only once.
 func (t *Tailer) Run(ctx context.Context) error {
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -204,7 +204,6 @@ func (t *Tailer) Run(ctx context.Context) error {
 	return errors.Join(t.halted, stuck)
 }
 
-// halt ends Run with an error.
 func (t *Tailer) halt(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +228,6 @@ func (t *Tailer) stuck() error {
 		"return when its context ends", ErrStuck)
 }
 
-// load loads the positions of each Applier.
 func (t *Tailer) load(ctx context.Context) bool {
 	for _, f := range t.followed {
 		for attempt := 1; ; attempt++ {
@@ -244,7 +242,7 @@ func (t *Tailer) load(ctx context.Context) bool {
 				return false
 			}
 			err = errtext.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)
-			t.report(Failure{Applier: f.name, Attempt: attempt, Err: err})
+			t.report(f.name, Position{}, attempt, err)
 			if !t.backOff(ctx, attempt) {
 				return false
 			}
@@ -253,8 +251,8 @@ func (t *Tailer) load(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// resume begins at the positions. Every shard with a position gets a cursor, so that a shard which
-// the store lost is noticed.
+// resume continues from the saved positions. Every shard with a position gets a cursor, so that the
+// Tailer notices if the store loses the shard.
 func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,7 +268,6 @@ func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
 	}
 }
 
-// positions returns the checked result of Load.
 func (t *Tailer) positions(ctx context.Context, f *followed) (map[core.ShardID]Position, error) {
 	var cp Checkpoint
 	err := goexit.Call(func() (err error) { cp, err = f.applier.Load(ctx); return err })

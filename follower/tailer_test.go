@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestFollow: several Appliers with different shards, entries from before and after
-// the start, over several tokens.
+// TestFollow: several Appliers follow different shards, with entries from before and after the
+// start and with several tokens.
 func TestFollow(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -62,7 +62,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestOneStream: an idle follower makes no calls except the blocked one and reads of the heads.
+// TestOneStream: an idle follower makes only the blocked call of the stream, and reads of the
+// heads.
 func TestOneStream(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -79,7 +80,7 @@ func TestOneStream(t *testing.T) {
 		if reads != 50 {
 			w.Errorf("catching up with 50 shards took %d reads", reads)
 		}
-		time.Sleep(10 * time.Minute) // of the bubble
+		time.Sleep(10 * time.Minute) // in the bubble's time
 		again, after := b.count()
 		if again != reads || after-tails > 2*(10*60/30)+2 {
 			w.Errorf("10 idle minutes took %d reads and %d calls of the stream", again-reads, after-tails)
@@ -94,8 +95,8 @@ func TestOneStream(t *testing.T) {
 	})
 }
 
-// TestFailingEntry: an entry that cannot be applied is tried again with back-off and never skipped.
-// The entries before it are applied, and other shards continue.
+// TestFailingEntry: an entry that cannot be applied is tried again after a back-off and is never
+// skipped. The entries before the failing entry are applied, and other shards continue.
 func TestFailingEntry(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -108,9 +109,12 @@ func TestFailingEntry(t *testing.T) {
 			}
 			return nil
 		}
-		var failures []Failure
-		r := run(w, w.open(), &Options{Hooks: Hooks{OnError: func(f Failure) { failures = append(failures, f) }}},
-			Memory(l.apply, nil))
+		var failures []Event
+		r := run(w, w.open(), &Options{OnEvent: func(e Event) {
+			if e.Kind == Failed {
+				failures = append(failures, e)
+			}
+		}}, Memory(l.apply, nil))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if got := l.at("bad"); got != 249 {
@@ -120,7 +124,7 @@ func TestFailingEntry(t *testing.T) {
 			w.Errorf("%d attempts in 10 minutes, want a back-off of up to 30 s", n)
 		}
 		last := failures[len(failures)-1]
-		if last.From.Seq != 249 || !errors.Is(last.Err, broken) || last.Attempt < 10 {
+		if last.Position.Seq != 249 || !errors.Is(last.Err, broken) || last.Count < 10 {
 			w.Errorf("the last failure is %+v", last)
 		}
 		if err := r.Fresh("bad", time.Minute); !errors.Is(err, ErrStale) || !errors.Is(err, broken) {
@@ -129,15 +133,15 @@ func TestFailingEntry(t *testing.T) {
 		r.until("good", o.append("good", 1))
 		l.onApply(nil)
 		r.until("bad", 300)
-		if lag, err := r.ShardLag("bad"); err != nil || lag.Err != nil {
+		if lag, err := r.shardLag("bad"); err != nil || lag.Err != nil {
 			w.Errorf("afterwards the lag is %+v, %v", lag, err)
 		}
 		r.end()
 	})
 }
 
-// TestBlockedShard: a blocked shard delays no other shard, and the number of entries that wait for
-// it is limited.
+// TestBlockedShard: a blocked shard does not delay other shards, and the number of entries that
+// wait in memory is limited.
 func TestBlockedShard(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -161,7 +165,7 @@ func TestBlockedShard(t *testing.T) {
 		if buffered > 1<<10 {
 			w.Errorf("%d bytes wait for a blocked shard, want a 64th of the buffer at most", buffered)
 		}
-		lag, err := r.ShardLag("slow")
+		lag, err := r.shardLag("slow")
 		if err != nil || lag.Head != 5000 || lag.Entries < 4900 {
 			w.Errorf("its lag is %+v, %v", lag, err)
 		}
@@ -176,8 +180,8 @@ func TestBlockedShard(t *testing.T) {
 	})
 }
 
-// TestStreamIsOnlyAHint: entries that the stream lost, doubled or mixed up, and a stream that fell
-// silent, cost only time.
+// TestStreamIsOnlyAHint: a stream that loses, duplicates or reorders entries, or that falls silent,
+// only costs time.
 func TestStreamIsOnlyAHint(t *testing.T) {
 	for name, tail := range map[string]func(n int, e []driver.Entry) []driver.Entry{
 		"every third lost": func(n int, e []driver.Entry) []driver.Entry {
@@ -223,7 +227,7 @@ func TestStreamIsOnlyAHint(t *testing.T) {
 	}
 }
 
-// TestBrokenStream: Fresh does not report fresh while the stream may miss entries.
+// TestBrokenStream: Fresh does not return nil while the stream may miss entries.
 func TestBrokenStream(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -242,9 +246,9 @@ func TestBrokenStream(t *testing.T) {
 			w.Errorf("Fresh says %v", err)
 		}
 		b.setDown(down)
-		synctest.Wait() // otherwise the stream may still bring the entry
+		synctest.Wait() // otherwise, the stream may still deliver the entry
 		o.append("s", 1)
-		time.Sleep(2 * time.Second) // less than two pulses: only the stream's end says so
+		time.Sleep(2 * time.Second) // less than two pulses, so only the stream's end can show this
 		if err := r.Fresh("s", time.Second); !errors.Is(err, ErrStale) {
 			w.Errorf("2 s after the stream broke Fresh says %v", err)
 		}
@@ -267,8 +271,8 @@ func TestBrokenStream(t *testing.T) {
 	})
 }
 
-// TestFreshIsHonest: entries from before the start, or from a time without contact to the store, do
-// not count as new until they are applied.
+// TestFreshIsHonest: entries from before the start, or from a time without contact with the store,
+// do not count as new until they are applied.
 func TestFreshIsHonest(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -281,24 +285,24 @@ func TestFreshIsHonest(t *testing.T) {
 		time.Sleep(time.Second)
 		o.append("s", 5)
 		time.Sleep(time.Second)
-		if lag, err := r.ShardLag("s"); err != nil || !lag.Known || lag.Time < 1000*time.Hour {
+		if lag, err := r.shardLag("s"); err != nil || !lag.Known || lag.Time < 1000*time.Hour {
 			w.Errorf("with entries from before the start the lag is %+v, %v", lag, err)
 		}
 		step <- struct{}{}
 		r.until("s", 5)
-		if lag, err := r.ShardLag("s"); err != nil || lag.Time != time.Second {
+		if lag, err := r.shardLag("s"); err != nil || lag.Time != time.Second {
 			w.Errorf("with those applied the lag is %+v, %v, want 1s", lag, err)
 		}
 		step <- struct{}{}
 		r.until("s", 10)
 
 		b.setDown(errors.New("connection refused"))
-		synctest.Wait() // otherwise the stream may still bring them
+		synctest.Wait() // otherwise, the stream may still deliver the entries
 		o.append("s", 5)
 		time.Sleep(20 * time.Second)
 		b.setDown(nil)
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second ||
+		if lag, err := r.shardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second ||
 			lag.Time > 3*time.Minute {
 			w.Errorf("with entries that came in an outage the lag is %+v, %v", lag, err)
 		}
@@ -311,7 +315,7 @@ func TestFreshIsHonest(t *testing.T) {
 	})
 }
 
-// TestHeadsAreNoStream: while the stream waits for its next attempt, a reading of heads does not
+// TestHeadsAreNoStream: while the stream waits for its next attempt, a read of all heads does not
 // count as a working stream.
 func TestHeadsAreNoStream(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -351,7 +355,7 @@ func TestHeadsAreNoStream(t *testing.T) {
 	})
 }
 
-// TestHeadTooHigh: a head that the log does not have causes no lasting lag.
+// TestHeadTooHigh: a reported head beyond the end of the log causes no lasting lag.
 func TestHeadTooHigh(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -370,15 +374,15 @@ func TestHeadTooHigh(t *testing.T) {
 		}
 		b.mu.Unlock()
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || !lied || lag.Entries != 0 || lag.Time != 0 {
+		if lag, err := r.shardLag("s"); err != nil || !lied || lag.Entries != 0 || lag.Time != 0 {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
 		r.end()
 	})
 }
 
-// TestArrivals: the age of unapplied entries is never too small, and an old entry makes no other
-// older than necessary.
+// TestArrivals: the age of unapplied entries is never too small, and an old entry does not make
+// other entries look older than necessary.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return time.Unix(1e6, 0).Add(d) }
@@ -402,7 +406,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestLagInTime: lag counts from when the oldest unapplied entry became known.
+// TestLagInTime: lag is measured from when the oldest unapplied entry became known.
 func TestLagInTime(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -418,19 +422,19 @@ func TestLagInTime(t *testing.T) {
 		}
 		for i := range 10 {
 			synctest.Wait()
-			lag, err := r.ShardLag("s")
+			lag, err := r.shardLag("s")
 			if want := time.Duration(10-i) * time.Second; err != nil || lag.Time != want || lag.Entries != int64(10-i) {
 				w.Errorf("with %d applied the lag is %d entries and %v, want %v", i, lag.Entries, lag.Time, want)
 			}
 			step <- struct{}{}
 		}
 		r.until("s", 10)
-		for range 1000 { // many arrivals: never younger than the truth
+		for range 1000 { // with many arrivals, the age is never too small
 			o.append("s", 1)
 			synctest.Wait()
 			time.Sleep(100 * time.Millisecond)
 		}
-		lag, _ := r.ShardLag("s")
+		lag, _ := r.shardLag("s")
 		if lag.Time != 100*time.Second {
 			w.Errorf("1000 entries in 100 s, none applied: the lag is %v", lag.Time)
 		}
@@ -438,7 +442,7 @@ func TestLagInTime(t *testing.T) {
 			step <- struct{}{}
 		}
 		r.until("s", 510)
-		if lag, _ = r.ShardLag("s"); lag.Time < 50*time.Second || lag.Time > 100*time.Second {
+		if lag, _ = r.shardLag("s"); lag.Time < 50*time.Second || lag.Time > 100*time.Second {
 			w.Errorf("with half of them applied the lag is %v", lag.Time)
 		}
 		close(step)
@@ -446,7 +450,7 @@ func TestLagInTime(t *testing.T) {
 	})
 }
 
-// TestWaitForAndSync: the caller's own writes, and all writes.
+// TestWaitForAndSync: WaitFor waits for the caller's own writes, and Sync waits for all writes.
 func TestWaitForAndSync(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -454,7 +458,7 @@ func TestWaitForAndSync(t *testing.T) {
 		b.tail = func(
 			ctx context.Context, since driver.Cursor, page *driver.TailPage, err error,
 		) (*driver.TailPage, error) {
-			if err == nil && since != "" { // a stream without news
+			if err == nil && since != "" { // the stream has no news
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -479,7 +483,7 @@ func TestWaitForAndSync(t *testing.T) {
 				w.Errorf("for a shard that nobody follows: %v", err)
 			}
 		}
-		for i := range 1000 { // names from outside leave nothing behind
+		for i := range 1000 { // names from untrusted callers leave nothing in memory
 			if err := r.Fresh(fmt.Sprint("orders-x", i), 0); err != nil {
 				w.Errorf("Fresh of an empty shard: %v", err)
 			}
@@ -499,7 +503,7 @@ func TestWaitForAndSync(t *testing.T) {
 	})
 }
 
-// TestStuckApplier: Run returns within its budget and names the Applier that is stuck.
+// TestStuckApplier: Run returns within DrainBudget and names the Applier that is stuck.
 func TestStuckApplier(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -519,7 +523,6 @@ func TestStuckApplier(t *testing.T) {
 	})
 }
 
-// TestRefusals: mistakes are reported at once.
 func TestRefusals(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()
@@ -561,7 +564,6 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestClosedBackend: a closed backend ends Run.
 func TestClosedBackend(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()

@@ -17,8 +17,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// world is a store in a bubble of fake time. A goroutine that is left at the end
-// fails the test.
+// world is a store in a bubble of fake time. If a goroutine is left at the end, the test fails.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -43,7 +42,7 @@ func (w *world) open() driver.Backend {
 	return b
 }
 
-// owner owns shards and appends to their logs, by the driver alone.
+// owner owns shards and appends to their logs. It uses only the driver.
 type owner struct {
 	t     testing.TB
 	b     driver.Backend
@@ -63,7 +62,6 @@ func newOwner(t testing.TB, b driver.Backend, id string) *owner {
 		head: make(map[driver.ShardID]driver.Head)}
 }
 
-// take preempts the shard, with a new token.
 func (o *owner) take(shard driver.ShardID) {
 	o.t.Helper()
 	var seen driver.Owner
@@ -84,7 +82,7 @@ func (o *owner) take(shard driver.ShardID) {
 	}
 }
 
-// append appends n entries, whose payload is their number, and returns the last.
+// append appends n entries, each with its number as payload, and returns the last number.
 func (o *owner) append(shard driver.ShardID, n int) driver.Seq {
 	o.t.Helper()
 	ops := make([]driver.Op, n)
@@ -118,10 +116,10 @@ type application struct {
 	t       testing.TB
 	mu      sync.Mutex
 	applied map[string][]core.Entry
-	from    map[string]core.Seq // the position of a snapshot
+	from    map[string]core.Seq // the position of the restored snapshot
 	calls   int
-	again   bool                // entries may come again
-	fail    func(b Batch) error // may refuse or block, before anything is applied
+	again   bool                // entries may be passed again
+	fail    func(b Batch) error // may refuse or block a batch before anything is applied
 }
 
 func newApplication(t testing.TB) *application {
@@ -166,7 +164,7 @@ func (l *application) restore(_ context.Context, s *Snapshot) error {
 	return nil
 }
 
-// stateAfter returns a state of three chunks.
+// stateAfter returns a state that takes up three chunks.
 func stateAfter(seq core.Seq) []byte {
 	return fmt.Appendf(nil, "state after %d%s", seq, strings.Repeat(".", 2500))
 }
@@ -187,7 +185,6 @@ func (l *application) onApply(f func(b Batch) error) {
 	l.fail = f
 }
 
-// follow is a Tailer whose Run is in progress.
 type follow struct {
 	*Tailer
 	t    testing.TB
@@ -197,7 +194,6 @@ type follow struct {
 	err  error
 }
 
-// run starts a Tailer that follows all shards for a.
 func run(t testing.TB, b driver.Backend, o *Options, a Applier, shards ...string) *follow {
 	t.Helper()
 	var c Options
@@ -233,13 +229,11 @@ func (r *follow) wait() error {
 	return r.err
 }
 
-// within ends Run after a while if nothing else does.
 func (r *follow) within(d time.Duration) {
 	timer := time.AfterFunc(d, r.stop)
 	r.t.Cleanup(func() { timer.Stop() })
 }
 
-// end ends Run, which must return nil.
 func (r *follow) end() {
 	r.t.Helper()
 	r.stop()
@@ -248,7 +242,6 @@ func (r *follow) end() {
 	}
 }
 
-// until waits, for at most a minute, until the shard is applied up to seq.
 func (r *follow) until(shard string, seq core.Seq) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -16,63 +16,62 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// MaxName is the longest name of a lock, in bytes.
+// MaxName is the maximum length of a lock's name, in bytes.
 const MaxName = driver.MaxNameLen - len(driver.LockPrefix)
 
-// ErrHeld is the error of TryLock while another caller holds the lock. If the context of Lock ends
-// while another caller holds the lock, Lock's error also matches ErrHeld.
+// ErrHeld is the error that TryLock returns while another caller holds the lock. The error of Lock
+// also matches ErrHeld if its context ends while another caller holds the lock.
 var ErrHeld error = errtext.NotApplied("the lock is held")
 
-// A process that has taken a lock almost continuously for turn leaves it to others once, for at
-// least pause. On a polled store, it pauses for at least two poll periods.
+// After a process has held a lock almost continuously for the duration turn, it pauses once for at
+// least the duration pause, so that other processes can take the lock. On a polled store, this
+// pause lasts at least two poll periods.
 const (
 	turn  = 100 * time.Millisecond
 	pause = 20 * time.Millisecond
 )
 
-// Locks takes locks for one member. All methods are safe for concurrent use.
+// Locks acquires locks for one member. All methods of Locks are safe for concurrent use.
 type Locks struct {
 	e    *core.Elector
 	stop context.CancelFunc // set by New
-	log  *slog.Logger       // set by New; nil: slog.Default
-	ran  chan error         // with Run's error
+	log  *slog.Logger       // set by New; nil for slog.Default
+	ran  chan error         // receives the error of Run
 
 	mu    sync.Mutex
 	names map[string]*name
-	used  map[string]streak // names that were unlocked here recently; at most maxUsed
+	used  map[string]streak // names that this process recently unlocked; at most maxUsed
 	pause time.Duration
 }
 
-// maxNamed is the largest number of locks that a log line names.
+// maxNamed is the maximum number of locks in one log line.
 const maxNamed = 5
 
-// maxUsed is the largest number of names in Locks.used.
 const maxUsed = 1024
 
-// streak is the period during which this process has taken a lock almost continuously.
+// streak is a period during which this process has held a lock almost continuously.
 type streak struct{ since, last time.Time }
 
-// name is a lock that a caller in this process holds or wants.
+// name is the state of a lock that a caller in this process holds or wants.
 type name struct {
 	waiting []*waiter
 	holder  *Lock
-	wanted  bool // the elector contends for it, or a caller is about to contend
+	wanted  bool // the Elector contends for the lock, or a caller is about to contend for it
 }
 
-// waiter is a call that waits for a lock.
 type waiter struct {
-	granted chan *Lock    // has room for one
-	turn    chan struct{} // has room for one: this call must contend
+	granted chan *Lock    // buffered for one lock
+	turn    chan struct{} // buffered for one value; a value means that this call must contend
 }
 
-// Open returns Locks that use an Elector, which joins at the first call that locks. The Elector
-// must run while the Locks are used, and may also serve shards.
+// Open returns Locks that use the Elector e. The first call that requests a lock makes e join the
+// namespace. The Elector must be running while the Locks are in use, and may also serve shards.
 func Open(e *core.Elector) *Locks {
 	return &Locks{e: e, names: make(map[string]*name), used: make(map[string]streak), pause: pause}
 }
 
-// New returns Locks with their own Elector, which runs until Close. A nil o means the zero Options.
-// The caller closes b after Close.
+// New returns Locks with a separate Elector, which runs until Close. If o is nil, New uses the zero
+// Options. The caller closes b after Close has returned.
 func New(b core.Backend, o *core.Options) (*Locks, error) {
 	e, err := core.NewElector(b, o)
 	if err != nil {
@@ -88,10 +87,11 @@ func New(b core.Backend, o *core.Options) (*Locks, error) {
 	return l, nil
 }
 
-// Close ends the Elector that New began. It logs the names of held locks, and waits up to
-// Options.DrainBudget until they are unlocked and given back. If they are not unlocked in time, the
-// error names one of them. Close returns Run's error. After Open, and on a second call, Close does
-// nothing.
+// Close ends the Elector that New started. Close logs the names of held locks, and waits up to
+// Options.DrainBudget for these locks to be unlocked and released. If a lock is not unlocked within
+// that time, the error identifies one such lock. If all locks are unlocked, Close returns the error
+// from the Elector's Run. Close does nothing for Locks that Open returned. A second call to Close
+// also does nothing.
 func (l *Locks) Close() error {
 	if l.stop == nil {
 		return nil
@@ -114,7 +114,6 @@ func (l *Locks) Close() error {
 	return err
 }
 
-// held returns the sorted names of the locks that are held here.
 func (l *Locks) held() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,9 +127,9 @@ func (l *Locks) held() []string {
 	return names
 }
 
-// Do takes one lock for one call of fn, with its own Locks. Each call costs a session in the store,
-// so a process that takes many locks should use Locks.Do. The errors are those of New, Locks.Do and
-// Close.
+// Do holds one lock for one call to fn, using Locks that Do creates and closes. Each call costs a
+// session in the store, so a process that needs many locks should use Locks.Do. Do returns the
+// errors from New, Locks.Do and Close.
 func Do(ctx context.Context, b core.Backend, name string, fn func(context.Context, *Lock) error) (err error) {
 	l, err := New(b, nil)
 	if err != nil {
@@ -140,10 +139,10 @@ func Do(ctx context.Context, b core.Backend, name string, fn func(context.Contex
 	return l.Do(ctx, name, fn)
 }
 
-// Do locks a name, calls fn, and unlocks the name when fn has returned, has panicked, or has ended
-// its goroutine. fn's context ends with ctx, or when the lock may have been lost. The error is that
-// of Lock, or the errors of fn and Unlock, joined: it matches core.ErrLost if the lock was lost
-// while fn ran.
+// Do locks a name, calls fn, and unlocks the name when fn has returned, panicked or ended its
+// goroutine. The context passed to fn ends when ctx ends, or when the lock may have been lost. If
+// Lock fails, Do returns Lock's error. If Lock succeeds, Do joins the errors of fn and Unlock. If
+// the lock was lost while fn ran, the error matches core.ErrLost.
 func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *Lock) error) (err error) {
 	k, err := l.Lock(ctx, name)
 	if err != nil {
@@ -157,9 +156,10 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *L
 	return fn(held, k)
 }
 
-// Name returns the name of a lock for any string, and a different name for each string. A legal
-// name that does not begin with "_" stays as it is. The name for any other string is "_h.", the
-// first 80 bytes with "-" for each illegal byte, and 128 bits of the string's SHA-256.
+// Name converts any string to a lock's name. Different strings get different names. A legal name
+// that does not begin with "_" stays unchanged. The name of any other string consists of "_h.", the
+// string's first 80 bytes with "-" for each illegal byte, and 128 bits of the string's SHA-256
+// hash.
 func Name(s string) string {
 	if s != "" && s[0] != '_' && driver.CheckShard(driver.ShardID(driver.LockPrefix+s)) == nil {
 		return s
@@ -174,8 +174,8 @@ func Name(s string) string {
 	return fmt.Sprintf("_h.%s.%x", begin, sum[:16])
 }
 
-// Lock is a held lock with its lease. Pass its fence or token with every write that matters. Its
-// context ends when the lock may have been lost. All methods are safe for concurrent use.
+// Lock is a held lock. Pass a Lock's fence or token with every write that the Lock must protect. A
+// Lock's context ends when the lock may have been lost. All methods are safe for concurrent use.
 type Lock struct {
 	*core.Lease
 	l    *Locks
@@ -184,26 +184,27 @@ type Lock struct {
 	once sync.Once
 }
 
-// Name returns the lock's name, as it was given to Locks.Lock.
+// Name returns the name that was passed to Locks.Lock.
 func (k *Lock) Name() string { return k.name }
 
-// Lock waits until this member holds the lock and it is this call's turn. Calls in one process get
-// the lock in order. Waiting costs the store only the views that each member reads. A caller that
-// locks a name that it already holds waits for itself.
+// Lock waits until this member holds the lock and this call has its turn. Calls in one process get
+// the lock in the order in which they were made. A waiting call adds no load on the store beyond
+// the views that each member reads anyway. If a caller locks a name again without first unlocking
+// it, the call deadlocks.
 //
-// A name consists of letters, digits, ".", "_" and "-", at most MaxName bytes. [Name] converts any
-// string to such a name. For an invalid name, the error matches core.ErrInvalid, and nothing is
-// sent. If ctx ends, the error is its cause, and matches ErrHeld if another caller is known to hold
-// the lock. After the end of the Elector's Run, the error matches core.ErrStopped. The lock lasts
-// until Unlock, unless the lease is lost: see core.Lease.Err.
+// A name consists of up to MaxName letters, digits, ".", "_" and "-". [Name] converts any string to
+// such a name. If the name is invalid, the error matches core.ErrInvalid, and nothing is sent. If
+// ctx ends, the error is ctx's cause. If another caller is known to hold the lock, the error also
+// matches ErrHeld. After the Elector's Run has ended, the error matches core.ErrStopped. The lock
+// lasts until Unlock, unless the lease is lost (see core.Lease.Err).
 func (l *Locks) Lock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, false)
 }
 
 // TryLock is like Lock, but does not wait for other callers. If another caller is known to hold the
-// lock, or waits for it in this process, the error matches ErrHeld. A lock that was unlocked
-// elsewhere a moment ago may still count as held. Otherwise, TryLock asks the store once, and waits
-// for its answer.
+// lock, or is waiting for the lock in this process, the error matches ErrHeld. A lock that another
+// process has just unlocked may still count as held. If no other caller is known, TryLock requests
+// the lock from the store once, and waits for the answer.
 func (l *Locks) TryLock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, true)
 }
@@ -236,7 +237,7 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 			} else if !mine {
 				return l.leave(ctx, called, shard, w, false, isHeld(called))
 			}
-		case <-l.e.Done():
+		case <-l.e.Internal(seam.Key{}).Done():
 			return l.leave(ctx, called, shard, w, false, l.waited(called, core.ErrStopped))
 		case <-ctx.Done():
 			return l.leave(ctx, called, shard, w, false, l.waited(called, context.Cause(ctx)))
@@ -244,8 +245,7 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 	}
 }
 
-// enter puts a call in a name's queue. If try is set and the call would have to wait, enter returns
-// false.
+// If try is set and the call would have to wait, enter returns false.
 func (l *Locks) enter(called string, w *waiter, try bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,8 +261,8 @@ func (l *Locks) enter(called string, w *waiter, try bool) bool {
 	return true
 }
 
-// next makes the first waiter contend if the lock is neither held nor contended for. The caller
-// holds l.mu.
+// If this process neither holds the lock nor contends for it, next makes the first waiter contend.
+// The caller holds l.mu.
 func (l *Locks) next(n *name) {
 	if !n.wanted && len(n.waiting) > 0 {
 		n.wanted = true
@@ -270,8 +270,7 @@ func (l *Locks) next(n *name) {
 	}
 }
 
-// contend contends for the lock. If this process has recently held it almost continuously, it
-// pauses first.
+// If this process has recently held the lock almost continuously, contend pauses first.
 func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	l.mu.Lock()
 	s, now := l.used[called], time.Now()
@@ -291,7 +290,7 @@ func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	}
 	l.used[called] = s
 	l.mu.Unlock()
-	if wait > 0 && len(l.e.Heartbeats()) > 0 { // another member may wait
+	if wait > 0 && len(l.e.Heartbeats()) > 0 { // another member may be waiting
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {
@@ -303,14 +302,13 @@ func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	return l.e.Contend(func(ctx context.Context, lease *core.Lease) error { return l.serve(ctx, called, lease) }, shard)
 }
 
-// leave removes from the queue a call that will not get the lock. turn means that the call did not
-// use its turn to contend.
+// If the call had its turn to contend but has not contended, turn is true.
 func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn bool, cause error) (*Lock, error) {
 	l.mu.Lock()
 	n := l.names[called]
 	n.waiting = slices.DeleteFunc(n.waiting, func(x *waiter) bool { return x == w })
 	select {
-	case k := <-w.granted: // it was granted at the same moment
+	case k := <-w.granted: // the lock was granted just as the call ended
 		l.mu.Unlock()
 		_ = k.Unlock(over(ctx)) // the release reaches the store later
 		return nil, cause
@@ -318,8 +316,8 @@ func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn
 	}
 	if turn = turn || len(w.turn) > 0; turn || n.holder == nil && n.wanted && len(n.waiting) == 0 {
 		if !turn {
-			// l.mu is held, so no caller is granted the lock that this call takes back. A release
-			// that has not been sent yet is not an error.
+			// l.mu is held, so no caller is granted the lock during the withdrawal. An unsent
+			// release is not an error.
 			_ = l.e.Withdraw(over(ctx), shard)
 		}
 		n.wanted = false
@@ -330,22 +328,22 @@ func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn
 	return nil, cause
 }
 
-// over returns a child of ctx that has already ended, so that calls with it do not wait.
+// over returns a child of ctx that has already ended, so that calls do not wait.
 func over(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx
 }
 
-// forget removes a name that no caller here holds or wants. The caller holds l.mu.
+// forget removes a name that no caller in this process holds or wants. The caller holds l.mu.
 func (l *Locks) forget(called string, n *name) {
 	if n.holder == nil && !n.wanted && len(n.waiting) == 0 {
 		delete(l.names, called)
 	}
 }
 
-// serve is the handler of a lock's lease. It gives the lock to the first waiter, and returns once
-// that waiter has unlocked it.
+// The lease's handler, serve, passes the lock to the first waiter, and returns once that waiter has
+// unlocked the lock.
 func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) error {
 	l.mu.Lock()
 	n := l.names[called]
@@ -364,12 +362,12 @@ func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) err
 	return nil
 }
 
-// Unlock gives the lock back and waits until the store has it; ctx limits the wait only. Call it
-// once the work under the lock has ended, even if the lock was lost. Until then, no other call in
-// this process gets the lock.
+// Unlock releases the lock and waits for the store to confirm the release. The context limits only
+// this wait. Call Unlock once the work under the lock has ended, even if the lock was lost. Until
+// Unlock is called, no other call in this process gets the lock.
 //
-// If the lock was lost earlier, the error matches core.ErrLost: another process may have held it
-// since. Otherwise, the error is ctx's. A second call does nothing.
+// If the lock was lost earlier, the error matches core.ErrLost, and another process may have held
+// the lock since. Any other error is ctx's error. A second call to Unlock does nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
 	var err error
 	k.once.Do(func() {
@@ -397,7 +395,6 @@ func (k *Lock) Unlock(ctx context.Context) error {
 
 func isHeld(called string) error { return fmt.Errorf("tenure: lock %q: %w", called, ErrHeld) }
 
-// waited returns the error of a call that was not granted the lock.
 func (l *Locks) waited(called string, err error) error {
 	_, unknown := l.e.Internal(seam.Key{}).WaitOwner(over(context.Background()), driver.LockPrefix+called)
 	switch {

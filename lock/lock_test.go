@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// TestLock: one caller at a time has the lock, here and elsewhere, each with a greater token.
-// Callers of one process get it in order of arrival.
+// TestLock: among all processes, one caller at a time has the lock, and each caller has a greater
+// token than the last one. Callers in one process get the lock in order of arrival.
 func TestLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -56,7 +56,7 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestFence: a commit under a lock that was given back is refused.
+// TestFence: a commit under a released lock is refused.
 func TestFence(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -82,7 +82,6 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// TestTryLock: it does not wait for others.
 func TestTryLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -116,7 +115,7 @@ func TestGivenUp(t *testing.T) {
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(w.Context())
 		_, failed := b.waits(ctx, "x")
-		_, late := b.waits(ctx, "y") // has it, and nobody takes it
+		_, late := b.waits(ctx, "y") // the call gets the lock, but no goroutine takes it from the channel
 		had, _ := b.waits(w.Context(), "x")
 		cancel(cause)
 		if err := <-failed; !errors.Is(err, cause) || !errors.Is(err, ErrHeld) {
@@ -125,7 +124,7 @@ func TestGivenUp(t *testing.T) {
 		_ = late
 		a.unlock(k)
 		b.unlock(<-had)
-		// The last waiter gives up: no call here contends any longer.
+		// The last waiter gives up, so no call in this process contends any longer.
 		k = a.lock("z")
 		ctx, stop := context.WithCancel(w.Context())
 		_, failed = b.waits(ctx, "z")
@@ -146,7 +145,7 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
-// TestStoreAway: if a caller waits for a store that does not answer, its error says so.
+// TestStoreAway: if a caller waits for a store that does not answer, the error says so.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -186,8 +185,8 @@ func TestGivenUpInTurn(t *testing.T) {
 	})
 }
 
-// TestGivenUpAndGranted: a call that is granted the lock as it gives up unlocks it, and does not
-// wait until the release has reached the store.
+// TestGivenUpAndGranted: a call that is granted the lock as it gives up unlocks the lock, and does
+// not wait until the release has reached the store.
 func TestGivenUpAndGranted(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -224,8 +223,9 @@ func (a *asked) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// TestNobodyComesBetween: a call that gives up withdraws the process's claim. In between, no other
-// call of the process is granted the lock, which it would then lose.
+// TestNobodyComesBetween: a call that gives up withdraws the process's claim. During the
+// withdrawal, no other call in the process is granted the lock, because it would lose the lock
+// immediately.
 func TestNobodyComesBetween(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -234,9 +234,9 @@ func TestNobodyComesBetween(t *testing.T) {
 		ctx := &asked{Context: inner}
 		_, failed := a.waits(ctx, "x")
 		looked, second := 0, make(chan *Lock, 1)
-		f := func() { // as it withdraws
+		f := func() { // called during the withdrawal
 			if looked++; looked > 1 || !a.mu.TryLock() {
-				return // the others stay outside
+				return // a.mu is held, so other callers stay out
 			}
 			a.mu.Unlock()
 			go func() { second <- a.lock("x") }()
@@ -295,7 +295,7 @@ func TestWatchdog(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		time.Sleep(time.Minute + ttl/2) // not as the watchdog looks
+		time.Sleep(time.Minute + ttl/2) // not at an instant when the watchdog looks
 		if k.Err() != nil || !stalled.Load() {
 			w.Errorf("the lock is lost: %v; a handler was ended by the watchdog: %v", k.Err(), stalled.Load())
 		}
@@ -309,8 +309,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// TestDo: fn runs under the lock, which is unlocked however fn ends. Of a lost lock both fn's context and the
-// error say so.
+// TestDo: fn runs under the lock, which is unlocked in whatever way fn ends. If the lock is lost,
+// fn's context ends, and the error says so.
 func TestDo(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, failed := w.process("a"), errors.New("failed")
@@ -366,7 +366,7 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// TestDoOnce: Do of the package joins for one call, and leaves.
+// TestDoOnce: the package's Do function joins the namespace for one call, and then leaves.
 func TestDoOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
@@ -388,7 +388,7 @@ func TestDoOnce(t *testing.T) {
 	})
 }
 
-// TestName: each string has its own name, which is legal.
+// TestName: every string has a legal name, and different strings have different names.
 func TestName(t *testing.T) {
 	for in, want := range map[string]string{
 		"invoice-123": "invoice-123", "-": "-", "...": "...", "Invoice-123": "Invoice-123",
@@ -405,7 +405,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// FuzzName: the name of any string is legal, and no other string's.
+// FuzzName: the name of any string is legal, and differs from the name of every other string.
 func FuzzName(f *testing.F) {
 	f.Add("a b", "a/b")
 	f.Add("a b", Name("a b"))
@@ -420,8 +420,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestLostAndKept: while a lost lock is not unlocked, its work may continue, and no other caller in
-// the process gets the lock (S11).
+// TestLostAndKept: until a lost lock is unlocked, the work under the lock may continue, so no other
+// caller in the process gets the lock (S11).
 func TestLostAndKept(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -441,8 +441,8 @@ func TestLostAndKept(t *testing.T) {
 	})
 }
 
-// TestHolderDies: another process has the lock after the TTL, and Unlock tells the former holder
-// so.
+// TestHolderDies: another process gets the lock after the TTL, and Unlock reports the loss to the
+// former holder.
 func TestHolderDies(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -473,7 +473,7 @@ func TestHolderDies(t *testing.T) {
 	})
 }
 
-// TestStop: calls that wait get an error when Run ends, and a held lock is given back once it is
+// TestStop: calls that wait get an error when Run ends, and a held lock is released once it is
 // unlocked.
 func TestStop(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -509,7 +509,8 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestCloseSays: Close names the locks that it waits for, and those that were not unlocked in time.
+// TestCloseSays: Close names the locks for which it waits, and the locks that were not unlocked in
+// time.
 func TestCloseSays(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
@@ -562,7 +563,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestWaitingIsFree: waiting calls of one process cost the store nothing.
+// TestWaitingIsFree: waiting calls in one process cause no load on the store.
 func TestWaitingIsFree(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -589,12 +590,13 @@ func TestWaitingIsFree(t *testing.T) {
 	})
 }
 
-// TestFair: a process that has held a lock almost continuously for 100 ms leaves it to others for
-// 20 ms. A process that always sees last that the lock is free takes it in such a pause.
+// TestFair: a process that has held a lock almost continuously for 100 ms leaves the lock to others
+// for 20 ms. During such a pause, a process that is always the last to see that the lock is free
+// can take the lock.
 func TestFair(t *testing.T) {
 	bubble(t, func(w *world) {
 		ps := []*process{w.process("a"), w.process("b"), w.process("c")}
-		ps[2].late.Store(int64(3 * time.Millisecond)) // it sees last that the lock is free
+		ps[2].late.Store(int64(3 * time.Millisecond)) // this process is the last to see that the lock is free
 		counts := make([]int, len(ps))
 		longest, streak := make([]time.Duration, len(ps)), make([]time.Duration, len(ps))
 		end := time.Now().Add(20 * time.Second)
@@ -620,7 +622,8 @@ func TestFair(t *testing.T) {
 		all.Wait()
 		total := counts[0] + counts[1] + counts[2]
 		for i, n := range counts {
-			// Seen in 50 runs: the third has 109 to 497 of 9,000, and 1 to 24 if nobody leaves it.
+			// In 50 runs, the third process got the lock 109 to 497 times out of 9,000. Without the
+			// pauses, it got the lock 1 to 24 times.
 			if n < total/150 || longest[i] > 10*time.Second {
 				w.Errorf("process %d had the lock %d times of %d, and waited up to %v", i, n, total, longest[i])
 			}
@@ -634,7 +637,8 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestFleet: beside members that do not want it, a lock moves as soon as it was given back.
+// TestFleet: even if some members do not want the lock, the lock moves to a new holder as soon as
+// it is released.
 func TestFleet(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ps []*process
@@ -656,7 +660,7 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeft: names that were used once leave nothing in the store or in memory.
+// TestNothingIsLeft: after names were used once, nothing is left of them in the store or in memory.
 func TestNothingIsLeft(t *testing.T) {
 	names := share.Of(t, "names", 5000, 1500)
 	bubble(t, func(w *world) {
@@ -676,8 +680,8 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestChaos: callers give up, try, lose their connection or stop, at random, and no two have the
-// lock at a time.
+// TestChaos: callers randomly give up, try, lose their connection or stop, and no two callers have
+// the lock at the same time.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(share.Of(t, "seeds", 8, 2)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -717,7 +721,7 @@ func chaos(w *world, rng *rand.Rand) {
 						if old := newest[x].Swap(int64(k.Token())); old >= int64(k.Token()) {
 							w.Errorf("lock %d: token %d after %d", x, k.Token(), old)
 						}
-						select { // a zombie stops by its own clock
+						select { // a zombie stops according to its own clock
 						case <-time.After(time.Duration(rng.IntN(30)) * time.Millisecond):
 						case <-k.Context().Done():
 						}

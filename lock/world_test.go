@@ -16,8 +16,8 @@ import (
 
 const ttl = time.Second
 
-// world is a store, and processes that lock in it, in a bubble of fake time. A goroutine that
-// is left at the end fails the test.
+// world is a store and the processes that take locks in it, in a bubble of fake time. If a
+// goroutine is left at the end, the test fails.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -28,16 +28,14 @@ func bubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(&world{T: t, store: memory.New()}) })
 }
 
-// process is a member that locks.
 type process struct {
 	*Locks
 	w    *world
 	b    *kv.Backend
 	link *kvfault.Link
-	late atomic.Int64 // how late, in nanoseconds, it sees what changed
+	late atomic.Int64 // how late, in nanoseconds, the process sees changes
 }
 
-// lateViews is a store whose changes are seen late.
 type lateViews struct {
 	kv.Store
 	by *atomic.Int64
@@ -50,7 +48,7 @@ func (s lateViews) Watch(ctx context.Context, prefixes []string, after kv.Rev, f
 	})
 }
 
-// process starts a process, which has joined and closes with the test.
+// process starts a process, waits until it has joined, and closes it when the test ends.
 func (w *world) process(node string) *process {
 	w.Helper()
 	p := &process{w: w, link: &kvfault.Link{}}
@@ -94,7 +92,7 @@ func (p *process) unlock(k *Lock) {
 	}
 }
 
-// waits begins a call of Lock, and returns once it waits.
+// waits begins a call of Lock, and returns once that call waits.
 func (p *process) waits(ctx context.Context, name string) (had chan *Lock, failed chan error) {
 	had, failed = make(chan *Lock, 1), make(chan error, 1)
 	go func() {

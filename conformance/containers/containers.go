@@ -27,38 +27,36 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// defaultStartTimeout is the default of [Options.StartTimeout].
 const defaultStartTimeout = 3 * time.Minute
 
-// Limits of single steps.
 const (
-	engineTimeout = 10 * time.Second // until the engine answers
-	openTimeout   = 10 * time.Second // for one attempt to open the backend
+	engineTimeout = 10 * time.Second // time limit for the engine's first answer
+	openTimeout   = 10 * time.Second // time limit for one attempt to open the backend
 	openPause     = 100 * time.Millisecond
 	removeTimeout = time.Minute
 	logLines      = 40
 )
 
-// Options are the options of Run. Nil and the zero value mean the defaults.
+// Options configures Run. Nil and the zero value select the defaults.
 type Options struct {
-	// Cases names the cases to run, in the form "Area/Property". A named case that would be
-	// skipped fails. Default: all possible cases.
+	// Cases lists the cases to run, in the form "Area/Property". A listed case fails if the suite
+	// would skip it. By default, Run runs all possible cases.
 	Cases []string
 
-	// StartTimeout limits the pull of the image and the start of the store together. Default 3
-	// min.
+	// StartTimeout limits the total time for pulling the image and starting the store. The default
+	// is 3 minutes.
 	StartTimeout time.Duration
 
-	// Required makes the test fail, rather than be skipped, if there is no engine or no image.
-	// Default false.
+	// Required makes Run fail the test, instead of skipping it, if the engine or the image is
+	// unavailable. The default is false.
 	Required bool
 }
 
-// errUnavailable is the reason why a test is skipped.
+// errUnavailable is the error that makes Run skip a test.
 var errUnavailable = errors.New("not available")
 
-// Run starts a container of the image, runs the suite in it as subtests of t, and removes the
-// container when t ends. If there is no Docker engine, or the image is missing and cannot be
+// Run starts a container of the image, runs the suite on it as subtests of t, and removes the
+// container when t ends. If no Docker engine is available, or the image is missing and cannot be
 // pulled, Run skips t and gives the reason.
 func Run(t *testing.T, image Image, o *Options) {
 	t.Helper()
@@ -100,24 +98,24 @@ func (o *Options) check(image Image) error {
 	return nil
 }
 
-// store is one container, with its namespaces.
+// store is one container and its namespaces.
 type store struct {
 	image     Image
 	host      string // host of the container's port
-	local     bool   // the engine is reached through a local socket
-	addr      string // host and port, once known
+	local     bool   // this process reaches the engine through a local socket
+	addr      string // host and port, once they are known
 	janitor   *janitor
 	container testcontainers.Container
 	cases     atomic.Int64
 }
 
-// start returns when the backend opens.
+// start starts the container, and waits until a backend can be opened.
 func (s *store) start(ctx context.Context) error {
 	provider, err := engine(ctx)
 	if err != nil {
 		return fmt.Errorf("tenure: %s: %w: no Docker engine answers: %w", s.image.name, errUnavailable, err)
 	}
-	defer provider.Close() //nolint:errcheck // the container stays, and its own client has it
+	defer provider.Close() //nolint:errcheck // the container stays, because it has its own client
 	if err := pull(ctx, provider.Client(), s.image.name); err != nil {
 		return fmt.Errorf("tenure: %s: %w: the engine does not have the image, and pulling it failed: %w", s.image.name,
 			errUnavailable, err)
@@ -136,7 +134,8 @@ func (s *store) start(ctx context.Context) error {
 	return s.ready(ctx)
 }
 
-// engine returns the engine in testcontainers-go's configuration, which panics without one.
+// engine returns the engine that testcontainers-go is configured to use. testcontainers-go panics
+// if there is no engine.
 func engine(ctx context.Context) (p *testcontainers.DockerProvider, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -154,11 +153,11 @@ func engine(ctx context.Context) (p *testcontainers.DockerProvider, err error) {
 	return p, nil
 }
 
-// pull makes the engine pull a missing image. testcontainers-go would try again until the context
-// ends, and not report why.
+// pull pulls the image if the engine lacks it. Without this step, testcontainers-go would retry
+// until the context ended, and give no reason.
 func pull(ctx context.Context, docker client.APIClient, image string) error {
 	if testcontainers.ReadConfig().Config.HubImageNamePrefix != "" {
-		return nil // testcontainers-go uses another name for the image
+		return nil // testcontainers-go will use another name for the image
 	}
 	if _, err := docker.ImageInspect(ctx, image); err == nil {
 		return nil
@@ -176,7 +175,6 @@ func pull(ctx context.Context, docker client.APIClient, image string) error {
 	return errors.Join(answer.Wait(ctx), answer.Close())
 }
 
-// run starts the container.
 func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider, labels map[string]string) error {
 	host, err := provider.DaemonHost(ctx)
 	if err != nil {
@@ -194,7 +192,7 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 		r.HostConfigModifier = func(c *container.HostConfig) {
 			c.PortBindings = network.PortMap{inside: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: "0"}}}
 		}
-		host = "127.0.0.1" // localhost may have another first address
+		host = "127.0.0.1" // the first address of localhost may be a different one
 	}
 	s.host, s.local = host, strings.HasPrefix(provider.Client().DaemonHost(), "unix:")
 	s.container, err = testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
@@ -207,7 +205,7 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 	return nil
 }
 
-// ready returns when a backend opens, or with an error as soon as none ever will.
+// ready waits until a backend can be opened. It returns an error as soon as no attempt can succeed.
 func (s *store) ready(ctx context.Context) error {
 	if err := s.opens(ctx); err != nil {
 		return fmt.Errorf("tenure: %s: the backend cannot be opened at %s: %w; the container's log ends:\n%s",
@@ -236,7 +234,7 @@ func (s *store) opens(ctx context.Context) error {
 func (s *store) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if s.addr == "" { // an ended container has no port
+	if s.addr == "" { // a container that has ended has no port
 		port, err := s.container.MappedPort(ctx, fmt.Sprintf("%d/tcp", s.image.port))
 		if err != nil {
 			return fmt.Errorf("the container has no port: %w", err)
@@ -250,9 +248,9 @@ func (s *store) try(ctx context.Context) error {
 	return b.Close()
 }
 
-// reached returns the address of a published port. An engine behind a local socket may run next
-// to the process, or outside the container of the process. In the second case, the loopback
-// address refuses connections.
+// reached returns the address at which this process can reach a published port. If this process
+// runs in a container, the engine behind a local socket may run outside that container. The
+// loopback address then refuses connections.
 func (s *store) reached(ctx context.Context, port string) string {
 	if s.local {
 		const loopback = "127.0.0.1"
@@ -264,7 +262,7 @@ func (s *store) reached(ctx context.Context, port string) string {
 	return net.JoinHostPort(s.host, port)
 }
 
-// namespace makes the namespace of one case.
+// namespace creates a namespace for one case.
 func (s *store) namespace(conformance.T) *conformance.Store {
 	name := fmt.Sprintf("case%d", s.cases.Add(1))
 	return &conformance.Store{
@@ -311,7 +309,6 @@ func (s *store) logs() string {
 	return strings.Join(lines[max(0, len(lines)-logLines):], "\n")
 }
 
-// close removes the container.
 func (s *store) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()

@@ -16,7 +16,8 @@ import (
 
 var fullFlag = flag.Bool("full", false, "run all cases, and not a few")
 
-// Ryuk cannot be pulled everywhere, and this package's janitor must be tested.
+// TestMain turns Ryuk off, because Ryuk's image cannot be pulled everywhere, and the tests need
+// this package's janitor.
 func TestMain(m *testing.M) {
 	if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
 		panic(err)
@@ -147,7 +148,7 @@ func labelled(t *testing.T, ctx context.Context, id string) string {
 	return string(out)
 }
 
-// TestNoEngine runs this binary without any socket of an engine.
+// TestNoEngine runs this binary without an engine's socket.
 func TestNoEngine(t *testing.T) {
 	t.Parallel()
 	if text := hidden(t, "true"); text != "" {
@@ -159,7 +160,7 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// hidden runs a command of a shell that has no /run, and this binary as $0.
+// hidden runs a shell command in an environment without /run. In the command, $0 is this binary.
 func hidden(t *testing.T, command string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "unshare", "--mount", "--map-root-user", "sh", "-c",
@@ -195,8 +196,9 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestNeverReady: there is no wait for a store that ended, and the error has its output. This holds
-// even if the container, and so its port, ended before it was asked for.
+// TestNeverReady: the package does not wait for a store that has ended, and the error contains the
+// store's output. The same is true if the container, and thus its port, was gone before the package
+// looked for the port.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
 	servers.Short(t)
@@ -228,7 +230,7 @@ func TestNeverReady(t *testing.T) {
 	}
 }
 
-// TestOptionsAreChecked before anything is started.
+// TestOptionsAreChecked: options are checked before anything is started.
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

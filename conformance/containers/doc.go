@@ -1,35 +1,36 @@
-// Package containers runs the conformance suite on container images of stores, for teams that
-// have a Docker engine but no servers:
+// Package containers runs the conformance suite on container images of stores, for teams that have
+// a Docker engine but no servers:
 //
 //	func TestConformance(t *testing.T) {
 //		containers.Run(t, containers.Postgres("postgres:16"), nil)
 //	}
 //
-// Run pulls a missing image, and starts one container with testcontainers-go. When the backend
-// opens, Run runs the suite on it, and then removes the container. Each case has its own
-// namespace. If there is no engine or no image, the test is skipped and gives the reason. With
-// [Options.Required], the test fails.
+// Run pulls the image if it is missing, and starts one container with testcontainers-go. Once Run
+// can open the backend, Run executes the suite and then removes the container. Each case has its
+// own namespace. If Docker or the image is unavailable, Run skips the test and gives the reason.
+// With [Options.Required], Run fails the test instead.
 //
-// If the engine is on this machine, the store's port is published on loopback only. Otherwise, for
-// example with Docker as a service of a CI job, it is published on all addresses of the engine's
-// host during the test. Stores other than PostgreSQL, MySQL and MariaDB then have no password.
+// If the engine is on this machine, it publishes the store's port on loopback only. An engine on
+// another machine, such as a CI job's Docker service, publishes the port on all addresses of its
+// host during the test. Of the stores on such an engine, only PostgreSQL, MySQL and MariaDB have a
+// password.
 //
 // # A test that dies
 //
-// After a panic, a time-out or SIGKILL, Ryuk removes the containers. Ryuk is a container that
-// testcontainers-go starts for this purpose. If its image cannot be pulled, set
-// TESTCONTAINERS_RYUK_DISABLED=true. A shell then waits for the end of a pipe from the test, and
-// removes the containers with the docker command.
+// After a panic, a timeout or SIGKILL, Ryuk removes the containers. Ryuk is a container that
+// testcontainers-go starts for this purpose. If Ryuk's image cannot be pulled, set
+// TESTCONTAINERS_RYUK_DISABLED=true. A shell process then removes the containers with the docker
+// command. The shell process detects the end of the test because a pipe closes.
 //
 // # What it adds to an application
 //
-// Unless an application imports this package, it gets no module in its go.mod or go.sum, and no
-// code in its binary. A test verifies this. If the application requires one of the modules anyway,
-// the go command selects at least this module's version of it.
+// An application that does not import this package has none of its dependencies in go.mod, go.sum
+// or the binary. A test verifies this. If an application already requires one of the dependencies,
+// the go command selects at least the version that this module requires.
 //
 // # What it does not do
 //
-// It causes no faults. Cases that need a cut network, a restart or a wiped store are skipped, and
-// the report lists them. It runs a single server without TLS. Package live runs the suite on a
-// running store.
+// The package injects no faults. Run skips cases that need a cut network, a restart or a wiped
+// store, and lists them in the report. The package runs a single server without TLS. To test a
+// store that is already running, use package live.
 package containers

@@ -13,17 +13,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Image is a container image of a store, with what is needed to run it and to open a backend.
-// The functions of this package return Images. The zero Image is invalid.
+// Image is a container image of a store, with the settings for running it and for opening a
+// backend. The functions of this package return Images. The zero Image is invalid.
 type Image struct {
 	name       string
-	port       int // inside the container
+	port       int // the store's port inside the container
 	env        map[string]string
-	entrypoint []string // empty: the image's
+	entrypoint []string // if empty, the image's entry point
 	command    []string
-	secret     string // removed from messages
+	secret     string // a text that is removed from messages
 	opener     driver.Opener
-	// settings returns the backend's settings for a store at addr, without the namespace.
+	// settings returns a backend's settings for the store at addr, without the namespace.
 	settings func(addr string) settings
 }
 
@@ -83,8 +83,8 @@ func Consul(image string) Image {
 		command: []string{
 			"agent", "-server", "-bootstrap-expect=1", "-data-dir=/data", "-bind=0.0.0.0", "-client=0.0.0.0",
 			"-disable-host-node-id", "-log-level=warn",
-			// With this multiplier, an election takes one second. The limit is raised because
-			// the suite is one client that sends the requests of many processes.
+			// With a raft_multiplier of 1, an election takes one second. The connection limit is
+			// high because the suite is a single client that sends the requests of many processes.
 			`-hcl={"performance":{"raft_multiplier":1},"limits":{"http_max_conns_per_client":2000},"disable_update_check":true}`,
 		},
 		settings: func(addr string) settings { return settings{"address": addr} },
@@ -101,8 +101,8 @@ func ZooKeeper(image string) Image {
 	}
 }
 
-// Redis returns an image whose entry point passes options to the server, as the official images
-// "redis" and "valkey/valkey" do, version 7.0 or later.
+// Redis returns an image whose entry point passes options to the server. The official images
+// "redis" and "valkey/valkey", version 7.0 or later, have such an entry point.
 func Redis(image string) Image {
 	return Image{
 		name: image, port: 6379, opener: redis.Opener(),

@@ -14,10 +14,10 @@ import (
 // janitorLabel is the label by which a janitor finds its containers.
 const janitorLabel = "tenure.janitor"
 
-// janitorScript waits for a line, which means that everything has been removed. If its input ends
-// instead, it removes the containers with the label. It does so several times, because the engine
-// may still be creating one for a dead process. A signal that ends the test must not end the
-// script.
+// janitorScript waits for a line that confirms the removal of all containers. If the input ends
+// without that line, the script removes the containers with the label. The script tries several
+// times, because the engine may still be creating a container for a dead process. The script
+// ignores signals that end the test.
 const janitorScript = `
 trap '' HUP INT QUIT TERM
 read -r line && exit 0
@@ -28,15 +28,15 @@ for try in 1 2 3; do
 	sleep 1
 done`
 
-// janitor is a shell that removes containers if this process ends without removing them. Its input
-// is a pipe, which the kernel closes however the process ends.
+// janitor is a shell that removes containers if this process ends without removing them. The
+// shell's input is a pipe, which the kernel closes whenever the process ends.
 type janitor struct {
 	id  string
 	cmd *exec.Cmd
 	in  io.WriteCloser
 }
 
-// newJanitor starts a janitor for the engine at host, in the form of DOCKER_HOST.
+// newJanitor starts a janitor for the engine at host, which has the form of DOCKER_HOST.
 func newJanitor(ctx context.Context, host string) (*janitor, error) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -49,7 +49,7 @@ func newJanitor(ctx context.Context, host string) (*janitor, error) {
 		return nil, fmt.Errorf("the docker command does not reach the engine: %w: %.200s", err, out)
 	}
 	j := &janitor{id: rand.Text()}
-	j.cmd = exec.Command(sh, "-c", janitorScript, "janitor", janitorLabel+"="+j.id) //nolint:noctx // it ends with its input, and must not be killed
+	j.cmd = exec.Command(sh, "-c", janitorScript, "janitor", janitorLabel+"="+j.id) //nolint:noctx // the shell ends when its input ends, and must not be killed
 	j.cmd.Env = env
 	if j.in, err = j.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func newJanitor(ctx context.Context, host string) (*janitor, error) {
 	return j, nil
 }
 
-// close ends the janitor. Unless the containers are removed, the janitor removes them first.
+// close ends the janitor. Unless removed is true, the janitor first removes the containers.
 func (j *janitor) close(removed bool) error {
 	var err error
 	if removed {

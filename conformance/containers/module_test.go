@@ -15,9 +15,9 @@ import (
 const library = "github.com/tenure-go/tenure"
 
 // TestAddsNothing shows that this package adds no module to an application that imports the library
-// without it. It compares the modules in the go.mod and go.sum of go mod tidy, and the modules of
-// the build, with those for a copy of the library without this package and its dependencies. The
-// control imports the package.
+// but not this package. It builds the application with the library, and with a copy that lacks this
+// package and its dependencies. Then it compares the modules in go.mod, in go.sum after "go mod
+// tidy", and in the build. The control imports the package.
 func TestAddsNothing(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -49,8 +49,8 @@ func TestAddsNothing(t *testing.T) {
 	}
 }
 
-// modules returns the first words of lines. In go.mod, go.sum and lists of modules these are the
-// modules without their versions. Tidying the copy keeps versions that were raised.
+// modules returns the first words of lines. In go.mod, go.sum and lists of modules, these words are
+// the modules without their versions. Tidying the copy keeps versions that were raised.
 func modules(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -61,8 +61,8 @@ func modules(text string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(out)))
 }
 
-// formerly makes a copy of the library without this package, without the command that runs servers
-// for its tests, and without the modules that only these need.
+// formerly creates a copy of the library without this package, without the command that runs
+// servers for this package's tests, and without the modules that only these two need.
 func formerly(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -104,11 +104,11 @@ func formerly(t *testing.T, root string) string {
 	return dir
 }
 
-// app has the go command's results for an application: its go.mod, its go.sum, and the modules of
-// its build, one on each line.
+// app contains the go command's results for an application: its go.mod, its go.sum, and the modules
+// of its build, one on each line.
 type app struct{ mod, sum, built string }
 
-// newApp makes a module that imports packages of the library at root, and tidies it.
+// newApp creates a module that imports packages of the library at root, and tidies the module.
 func newApp(t *testing.T, root string, packages ...string) app {
 	t.Helper()
 	dir := t.TempDir()

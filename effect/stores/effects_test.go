@@ -1,5 +1,5 @@
-// Package stores_test makes effects under leases of real stores, in real processes that are killed
-// and stopped, against a provider that loses requests and replies.
+// Package stores_test performs effects under leases from real stores, in real processes that are
+// killed and stopped. The provider that receives the effects loses requests and replies.
 package stores_test
 
 import (
@@ -43,7 +43,6 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 
-// setting is a child's configuration.
 type setting struct {
 	Provider string // its address
 	Mode     mode
@@ -52,7 +51,7 @@ type setting struct {
 
 func key(i int) string { return fmt.Sprintf("pay/%07d", i) }
 
-// child is a member, which makes all effects when it leads.
+// child runs a member that performs all effects when it leads.
 func child(ctx context.Context, b core.Backend, o *core.Options, set setting) error {
 	e, err := core.NewElector(b, o)
 	if err != nil {
@@ -65,7 +64,7 @@ func child(ctx context.Context, b core.Backend, o *core.Options, set setting) er
 	return e.Run(ctx)
 }
 
-// payer makes the effects of a child.
+// payer performs the effects of a child.
 type payer struct {
 	setting
 	client *http.Client
@@ -89,7 +88,7 @@ func (p *payer) options(l *core.Lease) *effect.Options {
 		case n == 1:
 			return effect.Decision{State: effect.Done, Result: []byte("receipt of " + e.ID)}, nil
 		case n == 0 && p.Mode == fenced:
-			return effect.Decision{State: effect.Repeat}, nil // what still comes has a lower token
+			return effect.Decision{State: effect.Repeat}, nil // requests that still arrive have a lower token
 		default:
 			return effect.Decision{Reason: fmt.Sprintf("charged %d times as yet", n)}, nil
 		}
@@ -97,7 +96,7 @@ func (p *payer) options(l *core.Lease) *effect.Options {
 	return o
 }
 
-// ask sends a request. Without an answer the status is 0.
+// ask sends a request. If there is no answer, the status is 0.
 func (p *payer) ask(ctx context.Context, path, id string, l *core.Lease) (text string, status int, err error) {
 	q := url.Values{"id": {id}, "token": {fmt.Sprint(l.Token())}, "pid": {strconv.Itoa(os.Getpid())}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Provider+path+"?"+q.Encode(), nil)
@@ -119,7 +118,7 @@ func (p *payer) ask(ctx context.Context, path, id string, l *core.Lease) (text s
 	return string(body), res.StatusCode, err
 }
 
-// serve makes the remaining effects, and then waits until it should stop.
+// serve performs the remaining effects, and then waits until it should stop.
 func (p *payer) serve(ctx context.Context, l *core.Lease) error {
 	ledger, err := effect.Open(ctx, l, p.options(l))
 	if err != nil {
@@ -160,7 +159,7 @@ func (p *payer) serve(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// pay makes one effect. It returns false if the leader must stop.
+// pay performs one effect. It returns false if the leader must stop.
 func (p *payer) pay(ctx context.Context, ledger *effect.Ledger, l *core.Lease, i int) bool {
 	for {
 		result, err := ledger.Do(ctx, key(i), func(ctx context.Context, id string) ([]byte, error) {
@@ -193,7 +192,7 @@ func (p *payer) pay(ctx context.Context, ledger *effect.Ledger, l *core.Lease, i
 type work struct {
 	mu   sync.Mutex
 	next int
-	low  int // all below have ended
+	low  int // all effects below this number have ended
 	done map[int]bool
 	said int
 }
@@ -208,7 +207,8 @@ func (w *work) take(all int) int {
 	return w.next - 1
 }
 
-// end returns where a later leader begins if it is time to write that, otherwise -1.
+// end returns the number of the effect at which a later leader should begin, or -1 if it is not yet
+// time to write this number.
 func (w *work) end(i int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *work) end(i int) int {
 	return w.low
 }
 
-// chaos is the children of one test, and their payments.
+// chaos contains the children of one test and their payments.
 type chaos struct {
 	*fleet.Fleet
 	effects int
@@ -236,9 +236,9 @@ func (f *chaos) start() {
 	f.Start(setting{f.p.URL, f.p.mode, f.effects})
 }
 
-// TestEffects makes effects while leaders are killed and stopped, and the store is stopped. With
-// idempotency keys, or tokens, each is charged once. With neither, every effect that is charged
-// twice or has an unknown outcome is listed.
+// TestEffects performs effects while leaders are killed and stopped, and the store is stopped. With
+// idempotency keys or tokens, each effect is charged once. Without either of these, every effect
+// that is charged twice or has an unknown outcome is listed as in doubt.
 func TestEffects(t *testing.T) {
 	for i, at := range fleet.Places() {
 		t.Run(at.Name, func(t *testing.T) {
@@ -276,13 +276,13 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// disturb strikes the leader during its work: the k-th time after k parts of it.
+// disturb strikes the leader during its work. The k-th strike follows k parts of the work.
 func (f *chaos) disturb(b core.Backend, strikes int) {
 	for k := range strikes {
 		part := f.effects / strikes
 		c := f.Of(f.await(b, k*part+f.Rand.IntN(part)+1))
 		if c == nil {
-			continue // it has just ended
+			continue // the process has just ended
 		}
 		switch kind := k % 4; {
 		case kind == 0:
@@ -306,7 +306,7 @@ func (f *chaos) disturb(b core.Backend, strikes int) {
 }
 
 // await waits until n ids were charged, or all were tried, and returns the leading process. Each
-// strike may leave as many uncharged as are in progress at once.
+// strike may prevent the charges that are in progress.
 func (f *chaos) await(b core.Backend, ids int) (leader int) {
 	n, i, before := 0, 0, -1
 	for { // as long as effects are made
@@ -330,7 +330,6 @@ func (f *chaos) tried(b core.Backend) bool {
 	return err == nil && item != nil && string(item.Value) == strconv.Itoa(f.effects)
 }
 
-// finish waits until all effects were made or are in doubt.
 func (f *chaos) finish(b core.Backend) {
 	for before := -1; !ample.Soon(f.Context(), func() bool { return f.tried(b) }); { // as long as effects are made
 		n, _ := f.p.seen()
@@ -343,7 +342,6 @@ func (f *chaos) finish(b core.Backend) {
 	}
 }
 
-// check compares the records with the charges.
 func (f *chaos) check(b core.Backend) {
 	open, err := effect.ReadOpen(f.Context(), b, shard, 10_000)
 	if err != nil {
@@ -387,7 +385,8 @@ func (f *chaos) check(b core.Backend) {
 		f.p.lostRequests.Load(), f.p.lostReplies.Load(), f.p.busy.Load(), f.p.refused.Load())
 }
 
-// TestCalls counts what effects cost, 64 at once, with a provider that takes from none to 20 ms.
+// TestCalls counts the store calls of 64 concurrent effects, with a provider that takes from 0 to
+// 20 ms.
 func TestCalls(t *testing.T) {
 	for _, took := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
 		t.Run(took.String(), func(t *testing.T) {
@@ -436,7 +435,7 @@ func TestCalls(t *testing.T) {
 			t.Logf("%.3f calls an effect, of %.2f operations in all", float64(calls.Load())/n, float64(ops.Load())/n)
 			most := int64(n / 10)
 			if took > 5*time.Millisecond {
-				most = n / 5 // they come slower than a fast store commits
+				most = n / 5 // effects arrive more slowly than a fast store commits
 			}
 			if ops.Load() != 5*n || calls.Load() > most {
 				t.Errorf("%d effects cost %d calls of %d operations", n, calls.Load(), ops.Load())

@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// mode is the service that the provider offers.
 type mode string
 
 const (
 	keyed  mode = "keys"   // one charge for each idempotency key
-	plain  mode = "plain"  // a charge for each request; it tells what it knows of a key
-	fenced mode = "tokens" // as plain, and it refuses lower tokens, also those of questions
+	plain  mode = "plain"  // a charge for each request; it reports whether it has charged a key
+	fenced mode = "tokens" // like plain, but it refuses requests and questions with lower tokens
 )
 
-// provider is the other side: it charges, and loses requests and replies.
+// provider receives effects. It charges, and loses requests and replies.
 type provider struct {
 	mode mode
 	*httptest.Server
@@ -30,8 +29,8 @@ type provider struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	charges map[string]int
-	token   int64 // the highest seen
-	leader  int   // process that sent it
+	token   int64 // the highest token seen
+	leader  int   // the process that sent that token
 }
 
 func newProvider(t *testing.T, m mode, seed uint64) *provider {
@@ -67,7 +66,7 @@ func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 		p.busy.Add(1)
 		http.Error(w, "busy: nothing happened", http.StatusServiceUnavailable)
 		return
-	case dice < 20 && p.mode != plain: // of which plain cannot tell whether it is on its way
+	case dice < 20 && p.mode != plain: // a plain provider cannot report whether such a request is on its way
 		p.lostRequests.Add(1)
 		hangUp(w)
 		return
@@ -104,7 +103,6 @@ func (p *provider) find(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, p.charges[r.FormValue("id")])
 }
 
-// hangUp ends the connection without a reply.
 func hangUp(w http.ResponseWriter) {
 	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		c.Close()

@@ -24,8 +24,8 @@ const (
 	freshBound = 50 * time.Millisecond
 )
 
-// askFresh follows shard a and asks every millisecond whether a read may be served. It prints for
-// each answer the time of the question, the entry applied after the answer, and 1 for fresh.
+// askFresh follows shard a and calls Fresh every millisecond. For each call, it prints the time of
+// the call, the entry that was applied after the call, and 1 if the answer was fresh.
 func askFresh(ctx context.Context, folder string) error {
 	b, err := sqlite.Open(ctx, filepath.Join(folder, "log.db"), "app", nil)
 	if err != nil {
@@ -55,8 +55,9 @@ func askFresh(ctx context.Context, folder string) error {
 	return <-done
 }
 
-// TestFreshStopped stops a follower with SIGSTOP again and again while entries are made. Whenever
-// it reports fresh, every entry is applied that was acknowledged two pulses and the bound before.
+// TestFreshStopped repeatedly stops a follower with SIGSTOP while entries are written. Whenever the
+// follower reports fresh, it has applied every entry that was acknowledged more than two pulses
+// plus the bound earlier.
 func TestFreshStopped(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -25,8 +25,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// childEnv makes this binary a follower. It has the way the follower keeps its positions, or
-// "fresh", and the folder of everything.
+// childEnv is the environment variable that makes this binary a follower. Its value contains how
+// the follower keeps its positions, or "fresh", and the folder of all files.
 const childEnv = "TENURE_FOLLOWER_CHILD"
 
 // child follows until it is interrupted, or killed.
@@ -47,9 +47,12 @@ func child() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, Hooks: follower.Hooks{
-		OnApply: func(follower.Applied) { fmt.Print(".") },
-		OnError: func(f follower.Failure) { fmt.Fprintln(os.Stderr, f.Err) },
+	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, OnEvent: func(e follower.Event) {
+		if e.Kind == follower.Applied {
+			fmt.Print(".")
+		} else if e.Kind == follower.Failed {
+			fmt.Fprintln(os.Stderr, e.Err)
+		}
 	}})
 	if err != nil {
 		return err
@@ -93,7 +96,7 @@ func keep(ctx context.Context, way, folder string) (follower.Applier, func() err
 		}, nil), effects.Close, nil
 }
 
-// wholeLines removes a last line that a killed process wrote in part.
+// wholeLines removes an incomplete last line, which a killed process may have written.
 func wholeLines(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -105,8 +108,9 @@ func wholeLines(path string) error {
 	return os.Truncate(path, int64(strings.LastIndexByte(string(text), '\n')+1))
 }
 
-// TestKilled kills a follower again and again while entries are made. If effects commit with the
-// position, each is there exactly once. Otherwise each is there at least once, in order.
+// TestKilled repeatedly kills a follower while entries are written. If effects are committed with
+// the position, each effect happens exactly once. Otherwise, each effect happens at least once, in
+// order.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: processes that are killed run in .ci/run")
@@ -121,7 +125,7 @@ func TestKilled(t *testing.T) {
 			}
 			t.Cleanup(func() { b.Close() })
 			db := openDB(t, filepath.Join(folder, "app.db"))
-			newSQL(t, db, insertEffects) // makes the tables
+			newSQL(t, db, insertEffects) // creates the tables
 
 			o := newOwner(t, b)
 			shards := []driver.ShardID{"a", "b", "c"}
@@ -143,7 +147,7 @@ func TestKilled(t *testing.T) {
 			for range *kills {
 				c := startChild(t, way, folder)
 				if rand.IntN(8) > 0 {
-					c.wait(1 + rand.IntN(4)) // until it has applied something
+					c.wait(1 + rand.IntN(4)) // until the follower has applied something
 				}
 				time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond) // at a random instant
 				c.end(syscall.SIGKILL)
@@ -166,8 +170,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// waitEffects waits until everything is applied, checks it, and returns the number of effects that
-// were there before.
+// waitEffects waits until all entries are applied, checks the effects, and returns the number of
+// effects that existed before.
 func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, want core.Seq) (doubled int) {
 	t.Helper()
 	var last core.Seq
@@ -190,8 +194,8 @@ func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, wan
 	return doubled
 }
 
-// readEffects reads a file of effects. A line is of the entry after the former ones, or of an entry
-// that came again.
+// readEffects reads a file of effects. Each line belongs to the next entry, or to an entry that was
+// applied again.
 func readEffects(t *testing.T, path, shard string) (last core.Seq, doubled int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -218,7 +222,6 @@ func readEffects(t *testing.T, path, shard string) (last core.Seq, doubled int) 
 	return last, doubled
 }
 
-// process is a follower in its own process.
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -242,7 +245,6 @@ func startChild(t *testing.T, way, folder string) *process {
 	return c
 }
 
-// wait waits until it has applied n batches.
 func (c *process) wait(n int) {
 	c.t.Helper()
 	late := time.AfterFunc(ample.Time, func() { c.cmd.Process.Kill() })
@@ -253,7 +255,6 @@ func (c *process) wait(n int) {
 	}
 }
 
-// end ends the process, which must have been running.
 func (c *process) end(sig syscall.Signal) {
 	c.t.Helper()
 	if err := c.cmd.Process.Signal(sig); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// TestNoGaps follows many entries while they are being made, and again from the first one. It
-// expects each, in order, with its own payload.
+// TestNoGaps follows many entries while they are being written, and then follows them again from
+// the first entry. It expects each entry, in order, with the entry's payload.
 func TestNoGaps(t *testing.T) {
 	on(t, func(t *testing.T, p place) {
 		n := share.Of(t, "entries", *entries, *entries/10)
@@ -63,7 +63,6 @@ func TestNoGaps(t *testing.T) {
 	})
 }
 
-// contiguous is an Applier that expects entries in order and without gaps, and counts them.
 func contiguous(t testing.TB) (follower.Applier, *atomic.Int64) {
 	var mu sync.Mutex
 	last := make(map[core.ShardID]core.Seq)
@@ -83,7 +82,7 @@ func contiguous(t testing.TB) (follower.Applier, *atomic.Int64) {
 	}, nil), count
 }
 
-// TestLag measures the time from sending the commit of an entry until another process's backend
+// TestLag measures the time from when an entry's commit is sent until a follower on another backend
 // applies it, at 1,000 entries per second.
 func TestLag(t *testing.T) {
 	on(t, func(t *testing.T, p place) {
@@ -143,7 +142,8 @@ func TestLag(t *testing.T) {
 	})
 }
 
-// TestBoundedMemory makes far more entries than the limit for a blocked applier.
+// TestBoundedMemory writes far more entries than fit into the memory limit, while an Applier
+// blocks.
 func TestBoundedMemory(t *testing.T) {
 	p := places()[1]
 	open := p.open(t)
@@ -186,14 +186,14 @@ func TestBoundedMemory(t *testing.T) {
 		}
 		highest = max(highest, heap())
 		if made >= 256<<20 {
-			time.Sleep(time.Second) // enough is made: the rest is waiting
+			time.Sleep(time.Second) // enough entries have been written; the rest are waiting
 		}
 	}
 	grown := int64(highest) - int64(before)
 	t.Logf("%d MiB made while the applier was blocked for %v: the heap grew by %.1f MiB", made>>20, *blocked,
 		float64(grown)/(1<<20))
-	// The buffer, a page of the stream, and 16 batches, the first of which have at
-	// most 64 entries.
+	// The bound covers the buffer, a page of the stream, and 16 first batches of at most 64
+	// entries.
 	if bound := int64(4<<20 + 8<<20 + 16*64*(4<<10+96)); grown > bound {
 		t.Errorf("the heap grew by %d bytes, above %d", grown, bound)
 	}

@@ -1,5 +1,5 @@
-// Package stores_test runs followers on real stores and in real processes. Its
-// long forms are run by make follower-long.
+// Package stores_test runs followers on real stores and in real processes. The command make
+// follower-long runs its long forms.
 package stores_test
 
 import (
@@ -22,7 +22,6 @@ var (
 	blocked = flag.Duration("blocked", 2*time.Second, "how long an applier is blocked while memory is measured")
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 func TestMain(m *testing.M) {

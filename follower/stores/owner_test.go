@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// owner owns shards and appends to their logs, by the driver alone. Not safe for
+// owner owns shards and appends to their logs. It uses only the driver. It is not safe for
 // concurrent use.
 type owner struct {
 	t     testing.TB
@@ -32,13 +32,13 @@ func newOwner(t testing.TB, b driver.Backend) *owner {
 	return &owner{t: t, s: s, fence: make(map[driver.ShardID]driver.Fence), head: make(map[driver.ShardID]driver.Head)}
 }
 
-// append appends n entries, whose payload is their number, and returns the last.
+// append appends n entries, each with its number as payload, and returns the last number.
 func (o *owner) append(shard driver.ShardID, n int) driver.Seq {
 	o.t.Helper()
 	return o.appendSized(shard, n, 0)
 }
 
-// appendSized fills the payloads up to a size.
+// appendSized is like append, but pads each payload to size bytes.
 func (o *owner) appendSized(shard driver.ShardID, n, size int) driver.Seq {
 	o.t.Helper()
 	if _, ok := o.fence[shard]; !ok {
@@ -72,7 +72,6 @@ func (o *owner) appendSized(shard driver.ShardID, n, size int) driver.Seq {
 	}
 }
 
-// follow is a Tailer whose Run is in progress.
 type follow struct {
 	*follower.Tailer
 	t    testing.TB
@@ -95,7 +94,6 @@ func run(t testing.TB, b driver.Backend, o *follower.Options, a follower.Applier
 	return f
 }
 
-// end ends Run, which must return nil.
 func (f *follow) end() {
 	f.t.Helper()
 	f.stop()
@@ -104,7 +102,6 @@ func (f *follow) end() {
 	}
 }
 
-// until waits until the shard is applied up to seq.
 func (f *follow) until(shard string, seq core.Seq) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), ample.Time)

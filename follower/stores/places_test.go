@@ -23,12 +23,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// place is a kind of store to follow on.
+// place is a kind of store that a test follows.
 type place struct {
 	name   string
-	server bool // starts one
-	many   bool // followed over -entries, not a tenth
-	pushed bool // the lag is held to a bound
+	server bool // starts a server
+	many   bool // follows -entries entries instead of a tenth
+	pushed bool // the test limits the lag
 	open   func(t testing.TB) func() driver.Backend
 }
 
@@ -98,8 +98,7 @@ func opens(t testing.TB, open func(ctx context.Context) (driver.Backend, error))
 	}
 }
 
-// on runs a test on each store: the embedded ones, and with -all those that need a
-// server.
+// on runs a test on each embedded store and, with -all, on each store that needs a server.
 func on(t *testing.T, test func(t *testing.T, p place)) {
 	for _, p := range places() {
 		if *all || !p.server {

@@ -74,8 +74,8 @@ func checkEffects(t testing.TB, db *sql.DB, shard string, want core.Seq) {
 	}
 }
 
-// TestSQLTwice: two processes that follow under one name by mistake apply each entry once between
-// them.
+// TestSQLTwice: if two processes follow under the same name by mistake, each entry is applied once,
+// by one of the processes.
 func TestSQLTwice(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -107,8 +107,8 @@ func TestSQLTwice(t *testing.T) {
 	checkEffects(t, db, "b", 200)
 }
 
-// TestSQLLostReply: a commit that was applied and reported as failed is recognised. A commit whose
-// effect fails leaves nothing.
+// TestSQLLostReply: a commit that was applied but reported as failed is recognized. If the effect
+// fails, nothing is committed.
 func TestSQLLostReply(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "app", nil)
@@ -153,7 +153,7 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestSQLRestore: a snapshot and its position are one step, from the former position.
+// TestSQLRestore: one step restores a snapshot and moves the position.
 func TestSQLRestore(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, filepath.Join(t.TempDir(), "app.db"))
@@ -234,7 +234,7 @@ func TestSQLDialects(t *testing.T) {
 			}
 			o := newOwner(t, b)
 			o.append("a", 100)
-			o.append("A", 100) // another shard, also where case does not count
+			o.append("A", 100) // a different shard, even if the database ignores case
 			lost := 0
 			f := run(t, b, &follower.Options{BackoffMin: time.Millisecond, Batch: 8, Parallel: 1},
 				&lossy{SQL: s, lost: &lost})

@@ -1,5 +1,5 @@
-// Package stores_test locks on real stores, in real processes that are killed, stopped and cut
-// off, before writes to a resource that compares tokens.
+// Package stores_test takes locks on real stores, in real processes that are killed, stopped and
+// cut off. Under the locks, the processes write to a resource that compares tokens.
 package stores_test
 
 import (
@@ -35,7 +35,7 @@ var (
 
 const (
 	members = 3
-	workers = 6 // of each
+	workers = 6 // of each process
 	names   = 4
 )
 
@@ -43,13 +43,13 @@ func name(i int) string { return fmt.Sprintf("account-%d", i) }
 
 func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 
-// setting is a child's configuration.
 type setting struct {
 	Resource string // its address
 	Seed     uint64
 }
 
-// child is a process that locks names, makes a guarded write under each lock, and unlocks.
+// child is a process that repeatedly locks a name, makes a guarded write under the lock, and
+// unlocks the name.
 func child(ctx context.Context, b core.Backend, o *core.Options, set setting) error {
 	locks, err := lock.New(b, o)
 	if err != nil {
@@ -75,7 +75,6 @@ type worker struct {
 	client *http.Client
 }
 
-// work locks and unlocks until ctx ends.
 func (w *worker) work(ctx context.Context, locks *lock.Locks, rng *rand.Rand) error {
 	for ctx.Err() == nil {
 		take := locks.Lock
@@ -104,8 +103,8 @@ func (w *worker) work(ctx context.Context, locks *lock.Locks, rng *rand.Rand) er
 	return nil
 }
 
-// update is a guarded read-modify-write of a program that does not check its lock after it began:
-// only the fence protects the counter. A failed update is not repeated.
+// update is a guarded read-modify-write that does not check the lock after it has begun, so only
+// the fence protects the counter. A failed update is not repeated.
 func (w *worker) update(k *lock.Lock) {
 	if k.Err() != nil {
 		return
@@ -122,7 +121,7 @@ func (w *worker) update(k *lock.Lock) {
 }
 
 func (w *worker) ask(path string, k *lock.Lock, value int) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*ample.Time) // longer than any stop
+	ctx, cancel := context.WithTimeout(context.Background(), 2*ample.Time) // longer than any process is stopped
 	defer cancel()
 	q := url.Values{"name": {k.Name()}, "token": {fmt.Sprint(k.Token())}, "pid": {strconv.Itoa(os.Getpid())}, "value": {strconv.Itoa(value)}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.Resource+path+"?"+q.Encode(), nil)
@@ -141,16 +140,15 @@ func (w *worker) ask(path string, k *lock.Lock, value int) (string, error) {
 	return string(body), err
 }
 
-// fileLimit is how long the test waits for another holder if the one before may have been stopped
-// with the file.
+// fileLimit is how long the test waits for another holder if the previous holder may have been
+// stopped while it held the file.
 const fileLimit = 6 * time.Second
 
-// fault is a kind of fault.
 type fault string
 
 const (
-	stopInWrite fault = "stopped in a write" // between its read and its write, until another holder has written
-	killInWrite fault = "killed in a write"  // which arrives when another holder has written
+	stopInWrite fault = "stopped in a write" // the holder, between its read and its write, until another holder has written
+	killInWrite fault = "killed in a write"  // the write arrives after another holder has written
 	stopPast    fault = "stopped"
 	kill        fault = "killed"
 	leave       fault = "asked to stop"
@@ -158,8 +156,8 @@ const (
 	loseReplies fault = "replies lost"
 )
 
-// schedule draws the faults of a run. Each has a holder that is stopped in the middle of its write,
-// and one of three plain faults, which the seed selects.
+// schedule chooses the faults of a run. In each run, a holder is stopped in the middle of a write,
+// and the seed selects one of three other faults.
 func schedule(rng *rand.Rand, n int, seed uint64, served bool) []fault {
 	out := []fault{stopInWrite, killInWrite, []fault{stopPast, kill, leave}[seed%3]}
 	deck := []fault{stopInWrite, stopPast, kill, leave}
@@ -174,7 +172,6 @@ func schedule(rng *rand.Rand, n int, seed uint64, served bool) []fault {
 	return out
 }
 
-// chaos is one run.
 type chaos struct {
 	*fleet.Fleet
 	r *resource
@@ -185,7 +182,6 @@ func (f *chaos) start() {
 	f.Start(setting{f.r.URL, f.Rand.Uint64()})
 }
 
-// total has the findings of the runs on one store.
 type total struct {
 	mu                             sync.Mutex
 	runs, damaged, writes, refused int
@@ -199,16 +195,16 @@ func (s *total) String() string {
 }
 
 // TestLocks takes locks for guarded writes while their holders are killed, stopped in the middle of
-// a write, and cut off from the store. All accepted writes are in the order of their tokens, and
-// none overwrites a value that it has not read. -first and -seeds=1 repeat a run, except for the
-// scheduler's choices.
+// a write, and cut off from the store. All accepted writes are in the order of their tokens, and no
+// write overwrites a value that its holder has not read. To repeat a run, except for the
+// scheduler's choices, use -first and -seeds=1.
 func TestLocks(t *testing.T) { onAll(t, true) }
 
-// TestUnfenced is the control: without comparing tokens there is damage in 19 of 20 runs.
+// TestUnfenced is the control: if tokens are not compared, 19 of 20 runs show damage.
 func TestUnfenced(t *testing.T) { onAll(t, false) }
 
-// With -short there is one run on each store with all common faults, and the control is on one
-// store. The seeds differ, so that the stores together see each fault.
+// With -short, there is one run on each store with all common faults, and the control runs on one
+// store. The seeds differ, so every fault occurs on some store.
 func onAll(t *testing.T, fenced bool) {
 	runs, n := *seeds, *faults
 	if testing.Short() {
@@ -248,7 +244,6 @@ func onAll(t *testing.T, fenced bool) {
 	}
 }
 
-// play is the run of one seed.
 func play(t *testing.T, store *fleet.Store, fenced bool, seed uint64, n int, s *total) {
 	space := fmt.Sprintf("run-%d", seed)
 	b := store.Open(t, space)
@@ -272,7 +267,7 @@ func play(t *testing.T, store *fleet.Store, fenced bool, seed uint64, n int, s *
 	f.check(s)
 }
 
-// strike makes one fault happen, to a process at random.
+// strike causes one fault in a random process.
 func (f *chaos) strike(k fault) {
 	p := f.Any()
 	f.Struck[string(k)]++
@@ -311,7 +306,7 @@ func (f *chaos) catch(p *fleet.Proc, path string) *hold {
 	if h == nil {
 		f.Fatalf("a member makes no request to %s within %v", path, ample.Time)
 	}
-	f.Cleanup(func() { // where the test fails before
+	f.Cleanup(func() { // if the test fails earlier
 		select {
 		case <-h.release:
 		default:
@@ -322,7 +317,7 @@ func (f *chaos) catch(p *fleet.Proc, path string) *hold {
 }
 
 // stopInWrite stops a process in the middle of a write until another holder has written. If the
-// store is a file, the process may be stopped in a transaction, which holds the file for others.
+// store is a file, the process may be stopped in a transaction, which then blocks other processes.
 func (f *chaos) stopInWrite(p *fleet.Proc) bool {
 	f.Helper()
 	h := f.catch(p, "/read")
@@ -350,7 +345,7 @@ func (f *chaos) overtake(h *hold) {
 	f.Pause(1, 300)
 }
 
-// settle waits until each name was locked and written again.
+// settle waits until each name has been locked and written again.
 func (f *chaos) settle(what string) {
 	f.Helper()
 	before := f.r.counts()
@@ -358,7 +353,7 @@ func (f *chaos) settle(what string) {
 	if !ample.Soon(f.Context(), func() bool {
 		now = f.r.counts()
 		for i := range now {
-			if now[i] < before[i]+members { // so that a write that was under way does not count
+			if now[i] < before[i]+members { // so that a write that was in progress does not count
 				return false
 			}
 		}
@@ -368,8 +363,8 @@ func (f *chaos) settle(what string) {
 	}
 }
 
-// nothingLeft: after all have left, a newcomer frees the locks whose holders' sessions ended, which
-// had a claim in progress. Then no lock has a holder.
+// nothingLeft: after all members have left, a new member frees the locks whose holders' sessions
+// ended while a claim was in progress. After that, no lock has a holder.
 func (f *chaos) nothingLeft(b core.Backend) {
 	f.Helper()
 	locks, err := lock.New(b, &core.Options{Node: "judge", TTL: 5 * time.Second, LockDir: "none", Logger: slog.New(slog.DiscardHandler)})
@@ -393,7 +388,6 @@ func (f *chaos) nothingLeft(b core.Backend) {
 	}
 }
 
-// records returns the records of locks.
 func records(t *testing.T, b core.Backend) []driver.ShardState {
 	t.Helper()
 	v, err := b.Observe(t.Context(), driver.ObserveQuery{})
@@ -403,9 +397,8 @@ func records(t *testing.T, b core.Backend) []driver.ShardState {
 	return slices.DeleteFunc(v.Shards, func(s driver.ShardState) bool { return !driver.IsLock(s.Shard) })
 }
 
-// check judges the accepted writes.
 func (f *chaos) check(s *total) {
-	f.r.Close() // and so all requests have ended
+	f.r.Close() // after this, all requests have ended
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
 	writes, disordered, lost := 0, 0, 0

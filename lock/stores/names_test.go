@@ -19,13 +19,13 @@ import (
 var used = flag.Int("names", 0, "how many names are used once, on every store; 0: 5000, on SQLite alone")
 
 const (
-	lockers = 256         // at once
+	lockers = 256         // at the same time
 	maxGrew = 2 << 20     // bytes of heap
 	before  = 2 * lockers // names before the heap is measured
 )
 
-// TestNames locks many names once each. Neither the store nor the heap of a process that locks, or
-// only watches, keeps anything for each name.
+// TestNames locks each of many names once. Afterwards, neither the store nor the heap of any
+// process, whether it locks or only watches, contains anything per name.
 func TestNames(t *testing.T) {
 	for _, at := range fleet.Places() {
 		t.Run(at.Name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestNames(t *testing.T) {
 			t.Logf("%d names in %v, %.0f a second: %d records before, %d after; %d bytes of heap before, %d after (%+.2f a name)",
 				n, took.Round(time.Millisecond), float64(n)/took.Seconds(), records0, records1, heap0, heap1,
 				float64(heap1-heap0)/float64(n))
-			// Records that others release during a removal stay until the next one.
+			// Records that other callers release during a removal stay until the next removal.
 			if most := driver.MaxFreeLocks + lockers; records1 > most {
 				t.Errorf("%d names left %d records; the bound is %d", n, records1, most)
 			}
@@ -63,7 +63,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// locksOf returns the locks of a member of a store.
 func locksOf(t *testing.T, s *fleet.Store, node string) *lock.Locks {
 	t.Helper()
 	l, err := lock.New(s.Open(t, "names"), &core.Options{Node: node, LockDir: "none", Logger: slog.New(slog.DiscardHandler)})
@@ -78,7 +77,6 @@ func locksOf(t *testing.T, s *fleet.Store, node string) *lock.Locks {
 	return l
 }
 
-// use locks and unlocks names, each once.
 func use(t *testing.T, l *lock.Locks, prefix string, n int) {
 	t.Helper()
 	var next atomic.Int64

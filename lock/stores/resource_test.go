@@ -13,11 +13,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// resource is the data that the locks protect: a counter for each name. A holder reads it and
-// writes the value plus one.
+// resource contains the data that the locks protect, which is a counter for each name. A holder
+// reads the counter and writes the value plus one.
 type resource struct {
 	*httptest.Server
-	fenced bool // it refuses lower tokens than the greatest it has seen, also those of readers
+	fenced bool // it refuses tokens lower than the greatest token that it has seen, even from readers
 
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -32,14 +32,13 @@ type counter struct {
 	writes []write // that were accepted, in this order
 }
 
-// write is an accepted write.
 type write struct {
 	token int64
 	pid   int
 	value int
 }
 
-// hold catches the next request of a kind that a process makes, and holds it back.
+// hold intercepts a process's next request of one kind, and delays that request.
 type hold struct {
 	path    string
 	pid     int
@@ -62,7 +61,7 @@ func newResource(t *testing.T, fenced bool, seed uint64) *resource {
 	return r
 }
 
-// read answers with the counter. A reply that is held back was read before.
+// read answers with the counter. The counter is read before a reply is held back.
 func (r *resource) read(w http.ResponseWriter, q *http.Request) {
 	token, pid := r.arrives(q)
 	r.mu.Lock()
@@ -98,7 +97,7 @@ func (r *resource) write(w http.ResponseWriter, q *http.Request) {
 	c.writes = append(c.writes, write{token, pid, value})
 }
 
-// arrives lets a request take its time.
+// arrives delays a request by a random time.
 func (r *resource) arrives(q *http.Request) (token int64, pid int) {
 	token, _ = strconv.ParseInt(q.FormValue("token"), 10, 64)
 	pid, _ = strconv.Atoi(q.FormValue("pid"))
@@ -109,7 +108,7 @@ func (r *resource) arrives(q *http.Request) (token int64, pid int) {
 	return token, pid
 }
 
-// admit compares a token. It returns false if the request must be refused. r.mu is held.
+// admit compares a token. It returns false if the request must be refused. The caller holds r.mu.
 func (r *resource) admit(c *counter, token int64) bool {
 	if token < c.seen {
 		return !r.fenced
@@ -132,7 +131,7 @@ func (r *resource) holds(q *http.Request, pid int, token int64) {
 	<-h.release
 }
 
-// catch holds back the next request of a process to a path, or returns nil if none comes.
+// catch holds back a process's next request to a path, or returns nil if no such request arrives.
 func (r *resource) catch(pid int, path string) *hold {
 	h := &hold{path: path, pid: pid, caught: make(chan struct{}), release: make(chan struct{})}
 	r.mu.Lock()
@@ -152,7 +151,8 @@ func (r *resource) catch(pid int, path string) *hold {
 	return nil
 }
 
-// overtaken reports whether a write with a greater token than that of a held request was accepted.
+// overtaken reports whether a write was accepted whose token is greater than that of a held
+// request.
 func (r *resource) overtaken(h *hold) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,8 +174,8 @@ func (r *resource) counts() (out [names]int) {
 	return out
 }
 
-// judge finds violations that fenced locks exclude: accepted writes with a token that is not
-// greater than all before, since each write has its own lock, and lost updates.
+// judge finds violations that fenced locks prevent: lost updates, and accepted writes whose token
+// is not greater than all earlier tokens. Each write is made under a new lock with a new token.
 func judge(writes []write) (disordered, lost []string) {
 	value, newest := 0, write{}
 	for i, w := range writes {
@@ -193,7 +193,7 @@ func judge(writes []write) (disordered, lost []string) {
 	return disordered, lost
 }
 
-// TestJudge: it finds each kind of damage, and none where there is none.
+// TestJudge: judge finds each kind of damage, and reports no damage if there is none.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -213,7 +213,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestResource: with the fence it refuses lower tokens, of readers too, and without it none.
+// TestResource: with the fence, the resource refuses lower tokens, even from readers. Without the
+// fence, it refuses no tokens.
 func TestResource(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		r := newResource(t, fenced, 1)

@@ -26,8 +26,8 @@ import (
 
 const ttl = time.Second
 
-// alarms are those that docs/operations.md recommends, each with the fault that it
-// is for.
+// alarms lists the alarms that docs/operations.md recommends, and for each alarm a fault that it
+// must report.
 var alarms = map[string]func(*world){
 	"unowned":         (*world).unowned,
 	"quarantined":     (*world).quarantined,
@@ -68,13 +68,13 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// world is a store with processes on it, in fake time.
+// world is a store and the processes that use it, in fake time.
 type world struct {
 	*testing.T
 	store *memory.Store
 }
 
-// process is one member, and what its operator watches.
+// process is one member, and the metrics and pages that its operator watches.
 type process struct {
 	*core.Elector
 	p       *world
@@ -99,7 +99,11 @@ func (p *world) startWith(node string, h core.Handler, shards ...string) *proces
 	}
 	o := &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, BackoffMax: 10 * ttl,
 		Logger: slog.New(slog.DiscardHandler)}
-	o.Hooks.OnRefused = func(*core.FencedError) { x.refused.Add(1) }
+	o.Hooks.OnEvent = func(e core.Event) {
+		if e.Kind == core.WriteRefused {
+			x.refused.Add(1)
+		}
+	}
 	o.Hooks.OnCall = func(c core.Call) {
 		if c.Kind == "beat" && c.Took > ttl/6 {
 			x.slow.Add(1)
@@ -117,13 +121,12 @@ func (p *world) startWith(node string, h core.Handler, shards ...string) *proces
 	ctx, x.stop = context.WithCancel(context.Background())
 	go func() {
 		defer close(x.done)
-		_ = x.Run(ctx) // some of them are made to fail
+		_ = x.Run(ctx) // some processes are made to fail
 	}()
 	p.Cleanup(func() { x.link.Heal(); x.end() })
 	return x
 }
 
-// end stops the process in order.
 func (x *process) end() {
 	x.stop()
 	<-x.done
@@ -132,7 +135,7 @@ func (x *process) end() {
 	}
 }
 
-// crash cuts the process off; nothing of it reaches the store any more.
+// crash cuts the process off, so that none of its calls reach the store.
 func (x *process) crash() {
 	x.link.Cut()
 	x.stop()
@@ -142,8 +145,8 @@ func (x *process) view() tenurehttp.View {
 	return get[tenurehttp.View](x.p.T, tenurehttp.Handler(x.Elector, nil), "/view", 200)
 }
 
-// lasts reports whether an alarm's condition holds for longer than a time within
-// half a minute.
+// lasts reports whether, within half a minute, an alarm's condition holds for longer than the given
+// time.
 func lasts(d time.Duration, firing func() bool) bool {
 	since := time.Now()
 	for begun := since; time.Since(begun) < 30*ttl; time.Sleep(ttl / 20) {
@@ -157,7 +160,7 @@ func lasts(d time.Duration, firing func() bool) bool {
 	return false
 }
 
-// becomes waits for a condition, for a minute.
+// becomes waits up to a minute for a condition.
 func (p *world) becomes(what string, cond func() bool) {
 	p.Helper()
 	for range 1200 {
@@ -170,7 +173,7 @@ func (p *world) becomes(what string, cond func() bool) {
 	p.Fatalf("not within a minute: %s", what)
 }
 
-// quarantined has an owner die of its shard once, which is enough here.
+// quarantined makes a shard kill its owner once, which is enough for a quarantine in these tests.
 func (p *world) quarantined() {
 	manage := func(node string) (x *process, stop func()) {
 		x = p.start(node)
@@ -350,7 +353,7 @@ func (p *world) halted() {
 	if s := get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/healthz", 503); !strings.Contains(s.Reasons[0], "halted: ") {
 		p.Errorf("/healthz of a halted member: %+v", s)
 	}
-	// A restart would forget what this process was answered, which may be all that shows it.
+	// A restart would forget the store's answers, which may be the only sign of the change.
 	get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/livez", 200)
 	a.stop()
 	<-a.done

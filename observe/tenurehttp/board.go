@@ -15,14 +15,13 @@ import (
 //go:embed page
 var page embed.FS
 
-// policy lets the page load its own script and style, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 func asset(name, kind string) http.HandlerFunc {
 	content, err := page.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // it is compiled in
+		panic(err) // cannot happen, because the files are compiled in
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !reads(w, r) {
@@ -38,21 +37,21 @@ func asset(name, kind string) http.HandlerFunc {
 	}
 }
 
-// Place is the position of a shard on the map, as parts of its width and height. The origin is at
-// the top left.
+// Place is a shard's position on the map. X and Y are fractions of the map's width and height. The
+// origin is at the top left.
 type Place struct {
 	X, Y float64
-	Name string // of the place; may be empty
+	Name string // name of the place; may be empty
 }
 
-// Limits of the first update of a stream. If there are more shards, the board says so.
+// The board indicates if there are more shards.
 const (
 	maxBoardShards = 20_000
-	maxBoardBytes  = 2 << 20 // of the shards' names, and of why they are set aside
+	maxBoardBytes  = 2 << 20 // maximum size of the shards' names and of the reasons why they are set aside
 )
 
-// update is one message of a stream: first the whole board, then the changes. Empty fields have not
-// changed, except those without omitempty.
+// A stream's first update contains the whole board, and later updates contain changes. If a field
+// with omitempty is missing, its value has not changed.
 type update struct {
 	Full      bool             `json:"full,omitempty"`
 	At        int64            `json:"at"` // milliseconds since 1970
@@ -63,24 +62,25 @@ type update struct {
 	Halted    string           `json:"halted"`
 	Leaving   bool             `json:"leaving"`
 	Contended int              `json:"contended"`
-	Total     int              `json:"total"` // all shards, including those that are left out
-	Known     int              `json:"known"` // of Total, without Tenure's own shards and those whose range was merged
+	Total     int              `json:"total"` // number of all shards, including shards that are left out
+	Known     int              `json:"known"` // Total without Tenure's own shards and the shards whose range was merged
 	Unowned   int              `json:"unowned"`
 	Reserved  int              `json:"reserved"`
 	Aside     int              `json:"quarantined"`
 	Refused   *uint64          `json:"refused,omitempty"` // nil without a Journal
-	Beats     map[string]int64 `json:"beats"`             // by session: milliseconds since the last heartbeat seen
+	Beats     map[string]int64 `json:"beats"`             // milliseconds since the last heartbeat that was seen, by session
 	Lag       *lagJSON         `json:"lag,omitempty"`
 	Members   json.RawMessage  `json:"members,omitempty"` // []boardMember
-	Owners    []boardOwner     `json:"owners,omitempty"`  // sessions that rows refer to for the first time
-	Shards    []boardRow       `json:"shards,omitempty"`  // new, or changed in owner, token or the reason to be set aside
+	Owners    []boardOwner     `json:"owners,omitempty"`  // new sessions, to which rows refer from now on
+	Shards    []boardRow       `json:"shards,omitempty"`  // shards that are new, or whose owner, token or reason to be set aside has changed
 	Removed   []string         `json:"removed,omitempty"`
-	Moves     []moveJSON       `json:"moves,omitempty"` // of this member, oldest first
+	Moves     []moveJSON       `json:"moves,omitempty"` // moves of this member, oldest first
 	Notes     []Note           `json:"notes,omitempty"`
 	Places    map[string]point `json:"places,omitempty"`
-	// MemberLoads is memberShares by session, and Ranges is []rangeJSON. Elsewhere are the zones of
-	// shards whose owner is in another one. Loads are the changed loads; null means no longer
-	// known. All are left out without Options.Sharding.
+	// MemberLoads maps sessions to memberShares, and Ranges is a []rangeJSON. Elsewhere contains
+	// the preferred zones of shards whose owner is in a different zone. Loads contains the changed
+	// loads, with null for a load that is no longer known. If Options.Sharding is nil, the update
+	// contains none of these four fields.
 	MemberLoads json.RawMessage     `json:"member_loads,omitempty"`
 	Elsewhere   json.RawMessage     `json:"elsewhere,omitempty"`
 	Ranges      json.RawMessage     `json:"ranges,omitempty"`
@@ -93,9 +93,9 @@ type boardMember struct {
 	TTLMillis int64 `json:"ttl_ms"`
 }
 
-// boardRow is a shard's name, the number of its owner's session in this stream (0: none), and its
-// token. If the shard is set aside, the row also has the reason and the end in milliseconds since
-// 1970 (0: none).
+// boardRow contains a shard's name, the number of its owner's session in this stream (0 for no
+// owner), and the token. If the shard is set aside, the row also contains the reason, and the end
+// in milliseconds since 1970, or 0 if there is no end.
 type boardRow []any
 
 func newRow(o *core.Ownership, owner int) boardRow {
@@ -110,29 +110,29 @@ func newRow(o *core.Ownership, owner int) boardRow {
 	return append(row, cut(o.Aside, maxAside), until)
 }
 
-// boardOwner is a number and the session that it stands for.
+// boardOwner contains a session and, before it, the number that represents the session in rows.
 type boardOwner [2]any
 
 // point is a Place: x, y, name.
 type point [3]any
 
-// feed is the state that one stream has sent so far.
+// feed is what one stream has sent so far.
 type feed struct {
 	h       *handler
 	last    *core.View
-	shards  []core.Ownership // the shards of last that were sent
+	shards  []core.Ownership // the shards in last that were sent
 	members json.RawMessage
 	owners  map[core.SessionID]int
 	notes   uint64
 
-	loads               map[string]float64 // of shards
+	loads               map[string]float64 // the loads of shards
 	memberLoads, ranges json.RawMessage
 	elsewhere           json.RawMessage
 	shares              *shares
 	effects             *effectsJSON
 }
 
-// next returns the changes since the last call. news is false if only the time has changed.
+// If only the time has changed since the last call, news is false.
 func (f *feed) next() (u *update, news bool) {
 	v := f.h.source.View()
 	u = &update{
@@ -171,13 +171,12 @@ func (f *feed) next() (u *update, news bool) {
 	return u, news
 }
 
-// changes adds the differences between the last view and v to an update.
 func (f *feed) changes(u *update, v *core.View) {
 	list, _ := members(v, f.h.heartbeats())
 	rows := make([]boardMember, len(list))
 	for i := range list {
 		rows[i] = boardMember{memberJSON: list[i], TTLMillis: list[i].ttl.Milliseconds()}
-		rows[i].SinceHeartbeat = "" // in Beats
+		rows[i].SinceHeartbeat = "" // this age is in Beats instead
 	}
 	if all, err := json.Marshal(rows); err == nil && !bytes.Equal(all, f.members) {
 		u.Members, f.members = all, all
@@ -195,7 +194,7 @@ func (f *feed) changes(u *update, v *core.View) {
 	f.shards = shown
 }
 
-// diff walks both sorted lists.
+// Both lists of shards are sorted.
 func (f *feed) diff(u *update, shown []core.Ownership) {
 	old := f.shards
 	for i := range shown {
@@ -218,7 +217,6 @@ func (f *feed) diff(u *update, shown []core.Ownership) {
 	}
 }
 
-// owner returns the number of a session.
 func (f *feed) owner(u *update, s core.SessionID) int {
 	if s == "" {
 		return 0
@@ -232,7 +230,7 @@ func (f *feed) owner(u *update, s core.SessionID) int {
 	return n
 }
 
-// movesAfter returns the moves of v that are newer than last, which may be nil.
+// movesAfter returns the moves in v that are newer than the moves in last, which may be nil.
 func movesAfter(last, v *core.View, say func(error) string) []moveJSON {
 	fresh := v.Moves
 	if last != nil && len(last.Moves) > 0 {
@@ -248,7 +246,6 @@ func movesAfter(last, v *core.View, say func(error) string) []moveJSON {
 	return moves(fresh, say)
 }
 
-// sentence returns the text that the board shows for why a lease or a session ended.
 func sentence(err error) string {
 	for _, s := range []struct {
 		of   error
@@ -274,7 +271,7 @@ func sentence(err error) string {
 	return strings.TrimPrefix(reason(err), "tenure: ")
 }
 
-func moves(list []core.Move, say func(error) string) []moveJSON {
+func moves(list []core.Event, say func(error) string) []moveJSON {
 	out := make([]moveJSON, 0, len(list))
 	for _, m := range list {
 		move := moveJSON{At: m.At, Shard: string(m.Fence.Shard), Token: m.Fence.Token, Kind: string(m.Kind)}
@@ -286,10 +283,8 @@ func moves(list []core.Move, say func(error) string) []moveJSON {
 	return out
 }
 
-// bounded returns text of at most maxReason bytes.
 func bounded(text string) string { return cut(text, maxReason) }
 
-// cut shortens text to n bytes and marks the omission.
 func cut(text string, n int) string {
 	if len(text) > n {
 		text = strings.ToValidUTF8(text[:n], "") + "..."

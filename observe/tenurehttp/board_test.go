@@ -24,7 +24,6 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// changing is a view that a test replaces.
 type changing struct{ view atomic.Pointer[core.View] }
 
 func newChanging(v *core.View) *changing {
@@ -35,7 +34,7 @@ func newChanging(v *core.View) *changing {
 
 func (c *changing) View() *core.View { return c.view.Load() }
 
-// change replaces the view by a copy that f has changed.
+// change replaces the view with a copy that f has changed.
 func (c *changing) change(f func(*core.View)) {
 	v := *c.view.Load()
 	v.Shards, v.Members, v.Moves = slices.Clone(v.Shards), slices.Clone(v.Members), slices.Clone(v.Moves)
@@ -43,14 +42,13 @@ func (c *changing) change(f func(*core.View)) {
 	c.view.Store(&v)
 }
 
-// event is what a test looks at of an event of /events.
 type event struct {
 	Full    bool
 	Known   int
 	Refused *uint64
 	Members []tenurehttp.Member
 	Owners  [][2]any
-	Shards  [][5]any // nil at the end: not set aside
+	Shards  [][5]any // if the last element is nil, the shard is not set aside
 	Aside   int      `json:"quarantined"`
 	Removed []string
 	Moves   []tenurehttp.Move
@@ -69,7 +67,6 @@ type event struct {
 	size int // bytes
 }
 
-// serve serves a handler, and cuts its streams at the end.
 func serve(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -77,8 +74,8 @@ func serve(t *testing.T, h http.Handler) *httptest.Server {
 	return s
 }
 
-// follow opens a stream, and returns a function that waits for the next event for which
-// is, if not nil, holds.
+// follow opens a stream, and returns a function that waits for the next event. If its argument is
+// not nil, the function waits for the next event for which the argument returns true.
 func follow(t *testing.T, url string) (next func(is func(event) bool) event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
@@ -167,7 +164,7 @@ func TestEvents(t *testing.T) {
 	c.change(func(v *core.View) {
 		v.Shards[1].Session, v.Shards[1].Node, v.Shards[1].Token = "S1", "n1", 9
 		v.Shards[2].Shard = "orders-4"
-		v.Moves = append(v.Moves, core.Move{At: time.Unix(2000, 0), Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 9}, Kind: core.MoveGranted})
+		v.Moves = append(v.Moves, core.Event{At: time.Unix(2000, 0), Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 9}, Kind: core.LeaseGranted})
 	})
 	e := next(func(e event) bool { return len(e.Shards) > 0 })
 	want := [][5]any{{"orders-2", 1.0, 9.0}, {"orders-4", 3.0, 3.0}}
@@ -190,7 +187,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestHeartbeats shows what an Elector knows of the others' heartbeats.
+// TestHeartbeats: the board shows what an Elector knows about the heartbeats of other members.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +227,7 @@ func TestStreamsAreFew(t *testing.T) {
 	t.Parallel()
 	inner := tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{MaxStreams: 2})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.RemoteAddr = "192.0.2.1:1234" // all of one address
+		r.RemoteAddr = "192.0.2.1:1234" // all from one address
 		inner.ServeHTTP(w, r)
 	})
 	s := serve(t, h)
@@ -246,8 +243,8 @@ func TestStreamsAreFew(t *testing.T) {
 	})
 }
 
-// TestStreamsThatAreNeverRead: one address takes all places with streams that it does not
-// read, and another one gets a place at once, and keeps it.
+// TestStreamsThatAreNeverRead: one address takes all places with streams that it does not read.
+// Another address immediately gets a place, and keeps it.
 func TestStreamsThatAreNeverRead(t *testing.T) {
 	t.Parallel()
 	const most = 4
@@ -274,7 +271,7 @@ func TestStreamsThatAreNeverRead(t *testing.T) {
 		if _, err := c.Write([]byte("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		status, err = bufio.NewReader(c).ReadString('\n') // and no more
+		status, err = bufio.NewReader(c).ReadString('\n') // the client reads no more
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,8 +299,8 @@ func TestStreamsThatAreNeverRead(t *testing.T) {
 	}
 }
 
-// TestAside: the board and /view show shards that are set aside, for a time or for good, and what
-// was told is bounded.
+// TestAside: the board and /view show shards that are set aside temporarily or permanently. The
+// size of the reasons is limited.
 func TestAside(t *testing.T) {
 	t.Parallel()
 	source := newChanging(sample())
@@ -333,7 +330,8 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestHost: over loopback, a page whose name was pointed here reads nothing.
+// TestHost: if another site's host name points to this machine, a page of that site can read
+// nothing over loopback.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	h := tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{Hosts: []string{"Board.example"}})
@@ -416,8 +414,8 @@ func TestStreamsEndWithTheirServer(t *testing.T) {
 	}
 }
 
-// client is one that takes a message only when it is asked to. A write waits until then,
-// or until its deadline.
+// client receives a message only when the test asks for one. A write waits until then, or until its
+// deadline.
 type client struct {
 	http.ResponseWriter
 	late  time.Time
@@ -453,7 +451,7 @@ func TestSlowClients(t *testing.T) {
 			h.ServeHTTP(c, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
 		}()
 		c.take <- struct{}{} // the whole
-		for i := range 50 {  // over 5 s, in which the client takes one message
+		for i := range 50 {  // for 5 s, during which the client takes one message
 			source.change(func(v *core.View) { v.Shards[i%2].Token += 100 })
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -468,7 +466,7 @@ func TestSlowClients(t *testing.T) {
 			t.Errorf("48 changes or so came as %v, want them as one: %v", e.Shards, want)
 		}
 		began := time.Now()
-		<-ended // it takes no more
+		<-ended // the client takes no more messages
 		if took := time.Since(began); took > 12*time.Second {
 			t.Errorf("dropped after %v", took)
 		}
@@ -484,7 +482,7 @@ func TestStreamsEndInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{ResponseWriter: httptest.NewRecorder(), take: make(chan struct{})}
-		close(c.take) // it takes everything
+		close(c.take) // the client takes all messages
 		began := time.Now()
 		tenurehttp.Handler(newChanging(sample()), nil).ServeHTTP(c, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
 		if took := time.Since(began); took != 15*time.Minute {
@@ -496,7 +494,7 @@ func TestStreamsEndInTime(t *testing.T) {
 	})
 }
 
-// TestManyShardsStream bounds what a stream sends of a large namespace.
+// TestManyShardsStream: the amount of data that a stream sends about a large namespace is limited.
 func TestManyShardsStream(t *testing.T) {
 	t.Parallel()
 	v := sample()
@@ -510,8 +508,8 @@ func TestManyShardsStream(t *testing.T) {
 	}
 }
 
-// TestOwnMemberIsShown: however much other members say of themselves, the one that serves the board is on it, and its
-// load is. What ended leases and sessions is said in a sentence.
+// TestOwnMemberIsShown: a member's board always shows that member and its load, even if other
+// members publish a lot of data. The board explains in a sentence why leases and sessions ended.
 func TestOwnMemberIsShown(t *testing.T) {
 	t.Parallel()
 	v := &core.View{Node: "self", Session: "T", Trusted: true}
@@ -521,7 +519,7 @@ func TestOwnMemberIsShown(t *testing.T) {
 	}
 	v.Members = append(v.Members, core.Member{Session: "T", Node: "self", TTL: 7 * time.Second})
 	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: "merged"}}
-	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.MoveRevoked,
+	v.Moves = []core.Event{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.LeaseEnded,
 		Err: fmt.Errorf("x: %w", core.ErrDrainBudget)}}
 	p := &painted{}
 	p.p.Store(&sharding.Picture{Loads: map[string]float64{"a": 3}})
@@ -540,12 +538,17 @@ func TestOwnMemberIsShown(t *testing.T) {
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	j := &tenurehttp.Journal{}
-	hooks := j.Hooks()
+	event := j.Hooks().OnEvent
 	for i := range 100 {
-		hooks.OnSession(core.SessionEvent{Kind: core.SessionLapsed, Err: fmt.Errorf("try %d: %w", i, errors.New(strings.Repeat("x", 2000)))})
+		event(core.Event{Kind: core.SessionLapsed, Err: fmt.Errorf("try %d: %w", i, errors.New(strings.Repeat("x", 2000)))})
 	}
-	hooks.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Node: "n2"}})
-	hooks.OnPeer(core.PeerEvent{Kind: core.PeerUpdated, Peer: core.Member{Node: "n2"}})
+	event(core.Event{Kind: core.PeerSilent, Peer: core.Member{Node: "n2"}})
+	for _, unnoted := range []core.Event{
+		{Kind: core.PeerUpdated, Peer: core.Member{Node: "n2"}}, {Kind: core.LeaseEnded, Fence: core.Fence{Shard: "s"}, Err: core.ErrLapsed},
+		{Kind: core.RecordDamaged, Err: &core.DamagedError{}}, {Kind: core.EventsDropped, Dropped: 1},
+	} {
+		event(unnoted)
+	}
 	v := get[tenurehttp.View](t, tenurehttp.Handler((*fixed)(sample()), &tenurehttp.Options{Journal: j}), "/view", 200)
 	if len(v.Notes) != 64 || v.Notes[63].Text != "n2 silent" || !strings.HasPrefix(v.Notes[0].Text, "trust lapsed: try 37: x") {
 		t.Errorf("%d notes, from %.40q to %q", len(v.Notes), v.Notes[0].Text, v.Notes[len(v.Notes)-1].Text)

@@ -28,14 +28,14 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// tableOf is the table of shards as the page shows it: name, owner and token.
+// tableOf returns the table of shards as the page shows it: name, owner and token.
 const tableOf = `(() => {
 	document.getElementById("table-box").open = true;
 	return [...document.querySelectorAll("#rows tr")].map(tr => [...tr.children].map(td => td.textContent));
 })()`
 
-// TestBrowserBoard has a real browser show the board of a member, before and after that
-// one took over from another: the page shows what /view says.
+// TestBrowserBoard: a real browser shows a member's board before and after the member takes over
+// from another member. The page shows the same data as /view.
 func TestBrowserBoard(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -88,7 +88,7 @@ func TestBrowserBoard(t *testing.T) {
 		t.Errorf("what happened: %q, %v", log, err)
 	}
 
-	// By keyboard.
+	// The keyboard works, too.
 	for _, k := range []struct{ key, want string }{
 		{"", "orders-00: n2 ("}, {"ArrowRight", "orders-01: "}, {"End", "orders-39: "}, {"ArrowLeft", "orders-38: "},
 		{"Home", "orders-00: "},
@@ -105,20 +105,20 @@ func TestBrowserBoard(t *testing.T) {
 	}
 }
 
-// TestBrowserOrder: what happened is shown newest first, whichever list has it, and only what
-// follows each other within a second is one entry.
+// TestBrowserOrder: events from all lists are shown newest first. Only consecutive events that are
+// at most a second apart form one entry.
 func TestBrowserOrder(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
 	v := &core.View{Node: "n1", Session: "S1", Trusted: true}
-	add := func(at int64, kind core.MoveKind, err error, shards ...string) {
+	add := func(at int64, kind core.EventKind, err error, shards ...string) {
 		for _, s := range shards {
-			v.Moves = append(v.Moves, core.Move{At: time.Unix(at, 0), Fence: core.Fence{Shard: core.ShardID(s), Token: 7}, Kind: kind, Err: err})
+			v.Moves = append(v.Moves, core.Event{At: time.Unix(at, 0), Fence: core.Fence{Shard: core.ShardID(s), Token: 7}, Kind: kind, Err: err})
 		}
 	}
-	add(1000, core.MoveRevoked, core.ErrLapsed, "a", "b")
-	add(2000, core.MoveGranted, nil, "c", "d", "e")
-	add(4000, core.MoveRevoked, core.ErrLapsed, "f")
+	add(1000, core.LeaseEnded, core.ErrLapsed, "a", "b")
+	add(2000, core.LeaseGranted, nil, "c", "d", "e")
+	add(4000, core.LeaseEnded, core.ErrLapsed, "f")
 	j := &tenurehttp.Journal{}
 	j.Add(tenurehttp.Note{At: time.Unix(3000, 0), Kind: tenurehttp.NoteMember, Text: "n2 evicted"})
 	s := serve(t, tenurehttp.Handler(newChanging(v), &tenurehttp.Options{Journal: j}))
@@ -140,7 +140,7 @@ func TestBrowserOrder(t *testing.T) {
 // codes are the letters of a member.
 var codes = regexp.MustCompile(` \([A-Z]{2}\)$`)
 
-// agree waits until the page's table has the rows that /view has.
+// agree waits until the page's table has the same rows as /view.
 func agree(t *testing.T, p *browser.Page, url string) {
 	t.Helper()
 	var rows, want [][]string
@@ -178,7 +178,8 @@ func viewAt(t *testing.T, url string) (v tenurehttp.View) {
 	return v
 }
 
-// TestBrowserAside: the page marks a shard in quarantine, says so in words, and forgets it.
+// TestBrowserAside: the page marks a shard in quarantine, describes the quarantine in words, and
+// later removes the mark and the description.
 func TestBrowserAside(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -204,9 +205,10 @@ func TestBrowserAside(t *testing.T) {
 	}
 }
 
-// TestBrowserPeople: a board shows what people look for: its member first, shards in natural order and
-// without Tenure's own, the same letters on each board, strong colours for much load, and nodes, destinations and
-// sentences in what happened.
+// TestBrowserPeople: a board shows what people look for. The member that serves the board comes
+// first. Shards are in natural order, without Tenure's own shards. A member's letters are the same
+// on every board, and strong colors mean a lot of load. Events show nodes, destinations and
+// sentences.
 func TestBrowserPeople(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -227,13 +229,13 @@ func TestBrowserPeople(t *testing.T) {
 		}
 	}
 	own(v, 0)
-	v.Moves = []core.Move{{At: time.Unix(1000, 0), Fence: core.Fence{Shard: "a-3", Token: 7}, Kind: core.MoveRevoked, Err: core.ErrStalled}}
+	v.Moves = []core.Event{{At: time.Unix(1000, 0), Fence: core.Fence{Shard: "a-3", Token: 7}, Kind: core.LeaseEnded, Err: core.ErrStalled}}
 	var letters [2]string
 	for i, self := range []int{7, 12} {
 		seen := *v
 		seen.Node, seen.Session = fmt.Sprintf("node-%d", self), id(self)
 		if seen.Members = slices.Clone(v.Members); i == 1 {
-			slices.Reverse(seen.Members[:10]) // what a board saw first decides nothing
+			slices.Reverse(seen.Members[:10]) // the order in which a board first saw members has no effect
 			slices.SortFunc(seen.Members, func(a, b core.Member) int { return cmp.Compare(a.Session, b.Session) })
 		}
 		j, source := &tenurehttp.Journal{}, newChanging(&seen)
@@ -269,8 +271,8 @@ func TestBrowserPeople(t *testing.T) {
 	}
 }
 
-// TestBrowserManyShards prints how many frames a second a page of 10,000 shards draws
-// while 1,000 of them move each second, on a wide screen and on a phone.
+// TestBrowserManyShards prints how many frames per second a page with 10,000 shards draws while
+// 1,000 of them move each second, on a wide screen and on a phone.
 func TestBrowserManyShards(t *testing.T) {
 	t.Parallel()
 	const shards, moves, members = 10_000, 1_000, 20
@@ -295,7 +297,7 @@ func TestBrowserManyShards(t *testing.T) {
 		s := serve(t, tenurehttp.Handler(source, nil))
 		p := b.Open(s.URL+"/", o)
 		p.Await(`document.getElementById("n-shards").textContent === "10,000"`)
-		p.Await(`document.documentElement.scrollWidth <= innerWidth`) // nothing beyond the edge
+		p.Await(`document.documentElement.scrollWidth <= innerWidth`) // no content extends beyond the edge
 		stop, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
@@ -339,8 +341,8 @@ func TestBrowserManyShards(t *testing.T) {
 	}
 }
 
-// TestBrowserShares: the page shows the ranges and loads that members report, and splits and merges
-// as they happen, of two members that share a keyspace.
+// TestBrowserShares: for two members that share a keyspace, the page shows the ranges and loads
+// that the members report, and splits and merges as they happen.
 func TestBrowserShares(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -370,7 +372,6 @@ func TestBrowserShares(t *testing.T) {
 	}
 }
 
-// picture keeps what the page shows where TENURE_PICTURES names a folder.
 func picture(t *testing.T, p *browser.Page, name string) {
 	t.Helper()
 	if dir := os.Getenv("TENURE_PICTURES"); dir != "" {
@@ -423,8 +424,8 @@ func keyed(t *testing.T, store *memory.Store, node string, keys sharding.Keyspac
 	return tenurehttp.Handler(e, &tenurehttp.Options{Journal: j, Sharding: m.Picture})
 }
 
-// TestBrowserSharesHostile: names and texts from elsewhere stay text, and many ranges are few on the
-// page, on a phone, too.
+// TestBrowserSharesHostile: names and texts from other members stay text. The page combines many
+// ranges into few, even on a phone.
 func TestBrowserSharesHostile(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -455,8 +456,8 @@ func TestBrowserSharesHostile(t *testing.T) {
 	}
 }
 
-// TestBrowserEffects: the page shows how many effects wait, names of shards stay text, and what has
-// been decided goes.
+// TestBrowserEffects: the page shows how many effects wait, names of shards stay text, and decided
+// effects disappear.
 func TestBrowserEffects(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)

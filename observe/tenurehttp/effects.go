@@ -10,16 +10,15 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// Limits of what is shown of effects.
 const (
-	maxEffectShards = 100         // with the most effects that wait for a person, then the most in doubt
-	effectsEvery    = time.Second // the shortest time between two counts
+	maxEffectShards = 100         // the shards with the most effects that wait for a person come first, then the shards with the most effects in doubt
+	effectsEvery    = time.Second // the minimum time between two counts
 )
 
-// effectsJSON is the number of effects of this process that wait. It is immutable.
+// An effectsJSON is immutable.
 type effectsJSON struct {
-	// InDoubt counts effects about which Resolve or the next Do decides. Unresolved counts effects
-	// that wait for a person. Oldest is when the oldest of both began.
+	// InDoubt counts the effects that Resolve or the next Do will decide. Unresolved counts the
+	// effects that a person must decide. Oldest is the time when the oldest of these effects began.
 	InDoubt    int           `json:"in_doubt"`
 	Unresolved int           `json:"unresolved"`
 	Oldest     time.Time     `json:"oldest,omitzero"`
@@ -27,14 +26,13 @@ type effectsJSON struct {
 	More       bool          `json:"more,omitempty"` // there are more shards
 }
 
-// effectShard is the number of effects of a shard that wait.
 type effectShard struct {
 	Shard      string `json:"shard"`
 	InDoubt    int    `json:"in_doubt"`
 	Unresolved int    `json:"unresolved"`
 }
 
-// effects counts for all streams and answers. It is safe for concurrent use.
+// effects counts waiting effects for all streams and answers. It is safe for concurrent use.
 type effects struct {
 	counts func() effect.Counts // may be nil
 
@@ -43,7 +41,7 @@ type effects struct {
 	next time.Time
 }
 
-// look counts at most once in effectsEvery. It returns nil if the handler shows no effects.
+// look counts at most once per effectsEvery. If the handler shows no effects, look returns nil.
 func (e *effects) look() *effectsJSON {
 	if e.counts == nil {
 		return nil
@@ -59,7 +57,7 @@ func (e *effects) look() *effectsJSON {
 func newEffects(c effect.Counts) *effectsJSON {
 	out := &effectsJSON{InDoubt: c.InDoubt.Number, Unresolved: c.Unresolved.Number, Shards: []effectShard{}}
 	for _, w := range []effect.Waiting{c.InDoubt, c.Unresolved} {
-		year := w.Oldest.Year() // JSON has no other years, but a record may
+		year := w.Oldest.Year() // JSON cannot represent other years, but a record may contain them
 		if w.Number > 0 && year >= 0 && year <= 9999 && (out.Oldest.IsZero() || w.Oldest.Before(out.Oldest)) {
 			out.Oldest = w.Oldest
 		}
@@ -75,7 +73,7 @@ func newEffects(c effect.Counts) *effectsJSON {
 	return out
 }
 
-// countEffects adds the waiting effects to an update if they have changed.
+// If the counts of waiting effects have changed, countEffects adds them to an update.
 func (f *feed) countEffects(u *update) (news bool) {
 	e := f.h.effects.look()
 	if e == nil || reflect.DeepEqual(e, f.effects) {

@@ -17,7 +17,6 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// counted is counts that a test replaces.
 type counted struct {
 	c     atomic.Pointer[effect.Counts]
 	asked atomic.Int64
@@ -25,7 +24,7 @@ type counted struct {
 
 func (c *counted) counts() effect.Counts { c.asked.Add(1); return *c.c.Load() }
 
-// TestEffects: the board and /view show how many effects wait, and their changes.
+// TestEffects: the board and /view show how many effects wait, and update these numbers.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	c, began := &counted{}, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -53,7 +52,7 @@ func TestEffects(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", name, text, err, want)
 		}
 	}
-	for range 3 { // nothing is sent that has not changed
+	for range 3 { // unchanged data is not sent
 		if e := next(nil).Effects; e != nil {
 			t.Errorf("sent again: %+v", e)
 		}
@@ -67,8 +66,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestEffectsHostile: neither 100,000 shards, nor names, nor numbers and times that cannot be make an
-// answer long or break it.
+// TestEffectsHostile: despite 100,000 shards, long names, and impossible numbers and times, an
+// answer stays short and valid.
 func TestEffectsHostile(t *testing.T) {
 	t.Parallel()
 	for name, name1 := range map[string]func(i int) string{
@@ -97,7 +96,7 @@ func TestEffectsHostile(t *testing.T) {
 	}
 }
 
-// waiting has one effect that waits for a person, until it is decided under the next lease.
+// waiting makes one effect wait for a person until the effect is decided under the next lease.
 func (p *world) waiting() {
 	stats, leases := &effect.Stats{}, make(chan *core.Lease, 1)
 	hold := func(ctx context.Context, l *core.Lease) error { leases <- l; <-ctx.Done(); return nil }

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// A load balancer finds the leader by its answer to /leader.
+// A load balancer finds the leader by requesting /leader from each member.
 func ExampleHandler() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -41,7 +41,7 @@ func ExampleHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = e.Run(ctx) // it ends with the context
+	_ = e.Run(ctx) // Run ends with the context
 	// Output:
 	// this member leads: 200
 }

@@ -1,6 +1,6 @@
 package tenurehttp
 
-// What the handler answers, for tests that decode it.
+// Tests decode the handler's answers into these types.
 type (
 	View    = viewJSON
 	Member  = memberJSON

@@ -1,6 +1,7 @@
 package tenurehttp
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,16 +13,16 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// These are the kinds of a Note.
+// The kinds of Notes.
 const (
-	NoteRefused = "refused" // a write, because of its fence
+	NoteRefused = "refused" // a fence refused a write
 	NoteMember  = "member"  // another member joined, fell silent or left
-	NoteSession = "session" // an event of this process's own session
-	NoteRange   = "range"   // splits and merges
+	NoteSession = "session" // an event that concerns this process's session
+	NoteRange   = "range"   // ranges were split or merged
 	NoteOther   = "note"
 )
 
-// Note is an event, for people to read.
+// Note describes an event in words for people.
 type Note struct {
 	At    time.Time `json:"at"`
 	Kind  string    `json:"kind"`
@@ -29,38 +30,40 @@ type Note struct {
 	Text  string    `json:"text"` // cut to 1000 bytes
 }
 
-// maxNotes is the number of notes that a Journal keeps.
 const maxNotes = 64
 
-// Journal keeps the newest 64 notes and counts refused writes, for /view and the board. Its Hooks
-// feed it. The zero value is ready for use. A Journal is safe for concurrent use.
+// Journal keeps the newest 64 notes and counts refused writes, for /view and the board. A Journal's
+// Hooks record notes and refused writes. The zero value is ready for use. A Journal is safe for
+// concurrent use.
 type Journal struct {
 	mu      sync.Mutex
 	notes   []Note // oldest first
-	total   uint64 // of notes, including forgotten ones
+	total   uint64 // number of notes, including forgotten ones
 	refused uint64
 }
 
-// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to combine these hooks with other hooks.
 func (j *Journal) Hooks() core.Hooks {
-	return core.Hooks{
-		OnRefused: j.Refused,
-		OnPeer: func(e core.PeerEvent) {
-			if e.Kind != core.PeerUpdated {
-				j.Add(Note{Kind: NoteMember, Text: e.Peer.Node + " " + string(e.Kind)})
+	return core.Hooks{OnEvent: func(e core.Event) {
+		switch peer, ok := strings.CutPrefix(string(e.Kind), "peer "); {
+		case e.Kind == core.WriteRefused:
+			if refused, ok := errors.AsType[*core.FencedError](e.Err); ok {
+				j.Refused(refused)
 			}
-		},
-		OnSession: func(e core.SessionEvent) {
+		case e.Fence.Shard != "", e.Kind == core.PeerUpdated, e.Kind == core.RecordDamaged, e.Kind == core.EventsDropped: // these events are not noted
+		case ok:
+			j.Add(Note{Kind: NoteMember, Text: e.Peer.Node + " " + peer})
+		default:
 			text := string(e.Kind)
 			if e.Err != nil {
 				text += ": " + sentence(e.Err)
 			}
 			j.Add(Note{Kind: NoteSession, Text: text})
-		},
-	}
+		}
+	}}
 }
 
-// Refused counts and notes a write that its fence refused.
+// Refused counts a write that was refused because of its fence, and adds a note about it.
 func (j *Journal) Refused(e *core.FencedError) {
 	text := fmt.Sprintf("write under token %d refused", e.Fence.Token)
 	if e.Current.Token != 0 {
@@ -72,7 +75,7 @@ func (j *Journal) Refused(e *core.FencedError) {
 	j.add(Note{Kind: NoteRefused, Shard: string(e.Fence.Shard), Text: text})
 }
 
-// Ranged notes the changes of ranges that a plan began and ended. It is for
+// Ranged adds notes about the splits and merges that a plan has begun or ended. Use this method as
 // sharding.Options.OnRange. Equal events become one note.
 func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	same := map[string][]sharding.RangeEvent{}
@@ -86,7 +89,7 @@ func (j *Journal) Ranged(events []sharding.RangeEvent) {
 			if i > 0 {
 				n.Text += "; " + e.From
 			}
-			if !slices.Contains(e.To, e.From) { // a range that returns has From in To
+			if !slices.Contains(e.To, e.From) { // if From takes a range back, To contains From
 				n.Text += ", into " + strings.Join(e.To, ", ")
 			}
 			if rest := len(list) - 1 - i; rest > 0 && len(n.Text) > maxReason/2 {
@@ -118,8 +121,8 @@ func (j *Journal) add(n Note) {
 	j.notes = append(j.notes, n)
 }
 
-// since returns the kept notes after the first n, the total number of notes, and the number of
-// refused writes. A nil Journal has none.
+// since returns those notes after the first n that the Journal still has, the total number of
+// notes, and the number of refused writes. A nil Journal has no notes.
 func (j *Journal) since(n uint64) (notes []Note, total, refused uint64) {
 	if j == nil {
 		return nil, 0, 0

@@ -10,48 +10,49 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// Limits of what is shown of ranges and loads.
 const (
-	maxRanges   = 256         // if there are more, neighbours are combined
-	maxLoads    = 4096        // members whose load is shown
-	sharesEvery = time.Second // the shortest time between two looks
-	sharesRest  = 20          // the shortest pause, in durations of the last look
+	maxRanges   = 256         // if there are more ranges, neighboring ranges are combined
+	maxLoads    = 4096        // maximum number of members whose loads are shown
+	sharesEvery = time.Second // the minimum time between two looks
+	sharesRest  = 20          // the minimum pause, as a multiple of the last look's duration
 )
 
-// shares are the ranges and loads at one time. They are immutable. Nil: the handler shows none.
+// A shares is immutable. If a *shares is nil, the handler shows neither ranges nor loads.
 type shares struct {
-	loads   map[string]float64              // by shard; only known loads
+	loads   map[string]float64              // the known loads, by shard
 	members map[core.SessionID]memberShares // empty while no load is known
-	ranges  []rangeJSON                     // in the order of hashes
+	ranges  []rangeJSON                     // ranges in the order of hashes
 
-	elsewhere map[string]string // zones by shard, for shards whose owner is in another zone
+	elsewhere map[string]string // preferred zones by shard, for shards whose owner is in a different zone
 
 	membersJSON, rangesJSON, elsewhereJSON json.RawMessage
 }
 
-// memberShares is the load of a member's shards, and its capacity (0: unknown).
+// A capacity of 0 is unknown.
 type memberShares struct {
 	Load     float64 `json:"load"`
 	Capacity float64 `json:"capacity,omitempty"`
 }
 
-// rangeJSON is a range of the keyspace, or neighbours that are shown as one.
+// rangeJSON is one range of the keyspace, or several neighboring ranges combined.
 type rangeJSON struct {
-	Range sharding.Range `json:"range"`
-	Part  float64        `json:"part"`  // of the keyspace, which is 1
-	Shard string         `json:"shard"` // the first shard
-	// Shards is the number of ranges combined, and Owners the number of their owners.
+	Range assign.Range `json:"range"`
+	Part  float64      `json:"part"`  // size as a fraction of the keyspace
+	Shard string       `json:"shard"` // the first shard
+	// Shards is the number of combined ranges. Owners is the number of these ranges' owners.
 	Shards int `json:"shards"`
 	Owners int `json:"owners"`
-	// Session is the owner of the largest part. Empty: no living member.
+	// Session is the owner of the largest part. If no living member owns that part, Session is
+	// empty.
 	Session core.SessionID `json:"session,omitempty"`
-	// Load is the sum of the known loads. It is left out if none is known.
+	// Load is the sum of the known loads. If no load is known, Load is left out.
 	Load *float64 `json:"load,omitempty"`
 }
 
-// shared looks at ranges and loads at most once in sharesEvery, for all streams and answers.
+// shared reads the ranges and loads, for all streams and answers, at most once per sharesEvery.
 func (h *handler) shared(v *core.View) *shares {
 	if h.sharding == nil {
 		return nil
@@ -94,14 +95,14 @@ func newShares(p sharding.Picture, v *core.View) *shares {
 		}
 		s.elsewhere[cut(shard, maxShardName)] = cut(zone, maxZone)
 	}
-	s.membersJSON, _ = json.Marshal(s.members) // it contains neither NaN nor infinity
+	s.membersJSON, _ = json.Marshal(s.members) // the loads are neither NaN nor infinite
 	s.rangesJSON, _ = json.Marshal(s.ranges)
 	s.elsewhereJSON, _ = json.Marshal(s.elsewhere)
 	return s
 }
 
-// combine returns the ranges to show. If there are more than maxRanges, it combines ranges that
-// begin in the same part of the keyspace.
+// If there are more than maxRanges ranges, combine joins those that begin in the same part of the
+// keyspace.
 func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	out := []rangeJSON{}
 	if p.Ranges == nil {
@@ -111,7 +112,7 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	for range p.Ranges {
 		n++
 	}
-	widths := map[core.SessionID]float64{} // by owner, within the last of out
+	widths := map[core.SessionID]float64{} // widths by owner, within the last element of out
 	for shard, r := range p.Ranges {
 		if r.Empty() {
 			continue
@@ -126,7 +127,8 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 		if o.Node == "" {
 			o.Session = ""
 		}
-		// The width is computed without 1, because the whole keyspace has 2^64 hashes.
+		// The width minus 1 is computed first, because a uint64 cannot represent 2^64, the number
+		// of hashes in the whole keyspace.
 		width := (float64(r.To-1-r.From) + 1) / math.Exp2(64)
 		widths[o.Session] += width
 		if x.Shards++; x.Shards == 1 || widths[o.Session] > widths[x.Session] {
@@ -149,22 +151,20 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	return out
 }
 
-// maxShardName exceeds the length of valid names. maxZone is the number of bytes of a zone shown.
+// Every valid name is shorter than maxShardName. At most maxZone bytes of a zone's name are shown.
 const maxShardName, maxZone = 200, 64
 
-// isLoad reports whether a number can be a load.
 func isLoad(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
 
 func sum(a, b float64) float64 { return min(a+b, math.MaxFloat64) }
 
-// rounded returns a load rounded to three digits, so that noise causes no update.
+// Loads are rounded to three digits, so that noise does not cause updates.
 func rounded(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
 	return min(y, math.MaxFloat64)
 }
 
-// share adds the differences between the last shares and s to an update. news is true if there are
-// any.
+// If the shares differ from the last shares, news is true.
 func (f *feed) share(u *update, s *shares) (news bool) {
 	if s == nil {
 		return false

@@ -21,14 +21,14 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// equal yields n equal ranges, named by name.
-func equal(n int, name func(i int) string) iter.Seq2[string, sharding.Range] {
+func equal(n int, name func(i int) string) iter.Seq2[string, assign.Range] {
 	step := math.MaxUint64/uint64(n) + 1
-	return func(yield func(string, sharding.Range) bool) {
+	return func(yield func(string, assign.Range) bool) {
 		for i := range n {
-			r := sharding.Range{From: uint64(i) * step, To: uint64(i+1) * step}
+			r := assign.Range{From: uint64(i) * step, To: uint64(i+1) * step}
 			if i == n-1 {
 				r.To = 0
 			}
@@ -41,7 +41,6 @@ func equal(n int, name func(i int) string) iter.Seq2[string, sharding.Range] {
 
 func named(i int) string { return fmt.Sprintf("orders-%d", i+1) }
 
-// painted is a picture that a test replaces.
 type painted struct {
 	p     atomic.Pointer[sharding.Picture]
 	asked atomic.Int64
@@ -49,7 +48,6 @@ type painted struct {
 
 func (p *painted) picture() sharding.Picture { p.asked.Add(1); return *p.p.Load() }
 
-// TestShares: the board and /view show ranges and loads, and their changes.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	source, p := newChanging(sample()), &painted{}
@@ -63,7 +61,7 @@ func TestShares(t *testing.T) {
 	e := next(nil)
 	if len(e.Ranges) != 3 || len(e.MemberLoads) != 0 || len(e.Loads) != 0 || e.Ranges[0].Load != nil || e.Ranges[1].Session != "S2" ||
 		e.Ranges[2].Session != "" || math.Abs(e.Ranges[2].Part-1.0/3) > 1e-9 ||
-		e.Ranges[1].Range != (sharding.Range{From: 0x5555555555555556, To: 0xaaaaaaaaaaaaaaac}) {
+		e.Ranges[1].Range != (assign.Range{From: 0x5555555555555556, To: 0xaaaaaaaaaaaaaaac}) {
 		t.Errorf("at first: %+v", e)
 	}
 	p.p.Store(&sharding.Picture{
@@ -105,8 +103,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestAskedSeldom: however many watch, each source is asked once a second, and never while nobody
-// watches.
+// TestAskedSeldom: even if many boards are open, each source is called once a second. While no
+// board is open, sources are not called.
 func TestAskedSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +124,7 @@ func TestAskedSeldom(t *testing.T) {
 		var streams sync.WaitGroup
 		for range 3 {
 			board := &client{ResponseWriter: httptest.NewRecorder(), take: make(chan struct{})}
-			close(board.take) // it takes everything
+			close(board.take) // the client takes all messages
 			streams.Go(func() { h.ServeHTTP(board, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil)) })
 		}
 		for _, n := range asked(10*time.Second, func() { get[tenurehttp.View](t, h, "/view", 200) }) {
@@ -142,8 +140,8 @@ func TestAskedSeldom(t *testing.T) {
 	})
 }
 
-// TestSharesBounded: neither 100,000 ranges, nor names, nor numbers that are no loads make a message
-// long or break it.
+// TestSharesBounded: despite 100,000 ranges, long names, and numbers that are not loads, a message
+// stays short and valid.
 func TestSharesBounded(t *testing.T) {
 	t.Parallel()
 	const many = 100_000
@@ -170,7 +168,7 @@ func TestSharesBounded(t *testing.T) {
 		t.Errorf("%d ranges, %d members with load, %d bytes", len(e.Ranges), len(e.MemberLoads), e.size)
 	}
 	part, shards := 0.0, 0
-	last := sharding.Range{}
+	last := assign.Range{}
 	for i, r := range e.Ranges {
 		part += r.Part
 		shards += r.Shards
@@ -198,18 +196,17 @@ func TestSharesBounded(t *testing.T) {
 	t.Logf("the first message has %d bytes, of which the ranges are %d", e.size, len(e.Ranges))
 }
 
-// TestSharesHostile: names that no shard has, ranges that are no map, and none at all are shown or
-// left out, and break nothing.
+// TestSharesHostile: unknown shards, missing ranges, and ranges that do not form a map do no harm.
 func TestSharesHostile(t *testing.T) {
 	t.Parallel()
-	for name, ranges := range map[string]iter.Seq2[string, sharding.Range]{
+	for name, ranges := range map[string]iter.Seq2[string, assign.Range]{
 		"none":      nil,
 		"huge name": equal(300, func(int) string { return strings.Repeat("\u202e</script>", 1<<10) }),
 		"no text":   equal(2, func(int) string { return "\xff\x00__proto__" }),
-		"empty":     func(yield func(string, sharding.Range) bool) { yield("x", sharding.Range{From: 1, To: 1}) },
-		"backwards": func(yield func(string, sharding.Range) bool) {
+		"empty":     func(yield func(string, assign.Range) bool) { yield("x", assign.Range{From: 1, To: 1}) },
+		"backwards": func(yield func(string, assign.Range) bool) {
 			for i := range 1000 {
-				if !yield("x", sharding.Range{From: uint64(1000-i) << 54, To: uint64(1001-i) << 54}) {
+				if !yield("x", assign.Range{From: uint64(1000-i) << 54, To: uint64(1001-i) << 54}) {
 					return
 				}
 			}
@@ -228,7 +225,7 @@ func TestSharesHostile(t *testing.T) {
 	}
 }
 
-// TestSharesAreNotForOthers: a page of another site has no member read loads.
+// TestSharesAreNotForOthers: a page of another site cannot make a member read loads.
 func TestSharesAreNotForOthers(t *testing.T) {
 	t.Parallel()
 	p := &painted{}
@@ -245,7 +242,8 @@ func TestSharesAreNotForOthers(t *testing.T) {
 	}
 }
 
-// TestRanged: splits and merges are notes, those that are alike one; what a rule says is bounded.
+// TestRanged: splits and merges become notes, and equal events become one note. The size of a
+// rule's text is limited.
 func TestRanged(t *testing.T) {
 	t.Parallel()
 	j := &tenurehttp.Journal{}

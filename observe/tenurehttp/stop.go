@@ -18,33 +18,32 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Limits of /may-stop.
 const (
-	stopCall     = 4 * time.Second  // of one call to the store
-	stopAsk      = 8 * time.Second  // of a question, except the end of a write
-	stopPatience = 30 * time.Second // for a client to wait and to take the answer
-	stopFresh    = time.Second      // between two questions; until then a no is repeated
-	maxAsking    = 16               // concurrent requests
+	stopCall     = 4 * time.Second  // time limit of one call to the store
+	stopAsk      = 8 * time.Second  // time limit of a query to the store, not counting the end of a write
+	stopPatience = 30 * time.Second // how long a client may take to wait for the answer and to receive it
+	stopFresh    = time.Second      // time between two queries; until then, a no is repeated
+	maxAsking    = 16               // maximum number of concurrent requests
 )
 
-// stops answers requests for /may-stop. One request at a time asks the store. Requests that
-// arrived before it asked get the same answer. It is safe for concurrent use.
+// stops answers requests for /may-stop. Only one request at a time queries the store. All requests
+// that arrive before a query begins share its answer. A stops is safe for concurrent use.
 type stops struct {
 	source  Source
 	backend core.Backend
 	ask     operator.Question // without the parts that depend on the request
 	token   string
-	asking  chan struct{} // holds an element for each request that is being served
+	asking  chan struct{} // contains an element for each request that is being served
 
-	asked atomic.Int64  // number of questions begun; last answers the newest
-	turn  chan struct{} // held by the request that asks; guards the others
-	at    time.Time     // of last
+	asked atomic.Int64  // number of queries that have begun; last is the answer to the newest query
+	turn  chan struct{} // held by the request that queries the store; guards the fields below
+	at    time.Time     // time of last
 	last  stopReply
 }
 
 type stopReply struct {
 	status int
-	retry  time.Duration // 0: no header
+	retry  time.Duration // if 0, there is no header
 	body   any
 }
 
@@ -59,7 +58,7 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, status, problemJSON{Error: why})
 		return
 	}
-	// A ResponseWriter without deadlines leaves them to its server.
+	// If the ResponseWriter does not support deadlines, the server must set them.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stopPatience))
 	select {
 	case s.asking <- struct{}{}:
@@ -76,8 +75,8 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, a.status, a.body)
 }
 
-// refusal returns the status and the reason if a request is refused, otherwise 0. It is strict
-// because an accepted request writes to the store, and a reserved place delays other nodes.
+// For an accepted request, the status is 0. The rules are strict, because an accepted request
+// writes to the store, and a reserved place delays other nodes.
 func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why string) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -96,7 +95,6 @@ func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why
 	return 0, ""
 }
 
-// browser reports whether a browser sent a request.
 func browser(h http.Header) bool {
 	for name := range h {
 		if strings.HasPrefix(name, "Sec-") || name == "Origin" || name == "Referer" {
@@ -106,15 +104,15 @@ func browser(h http.Header) bool {
 	return false
 }
 
-// authorised compares the tokens in constant time.
 func (s *stops) authorised(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.token))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// local reports whether a request came over a Unix socket, where the mode of the file decides who
-// may ask. A loopback port does not: every user, container and proxy of the machine reaches it.
+// local reports whether a request arrived over a Unix socket. The mode of the socket's file
+// determines who may send requests. A loopback port has no such protection, because every user,
+// container and proxy on the machine can reach it.
 func local(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" ||
@@ -126,9 +124,10 @@ func local(r *http.Request) bool {
 	return unix
 }
 
-// answer asks the store. For stopFresh after a question, it repeats a no. It never repeats a yes
-// from before the request, because the place may have ended since. The end of the request does
-// not end the question, because other requests wait for the answer.
+// For stopFresh after a negative answer, no query is made, and the answer stays negative. If the
+// last answer was positive and is older than the request, the store is queried again, because the
+// place may have expired. If the request ends, the query continues, because other requests wait for
+// its answer.
 func (s *stops) answer(ctx context.Context) stopReply {
 	came := s.asked.Load()
 	select {
@@ -145,7 +144,7 @@ func (s *stops) answer(ctx context.Context) stopReply {
 		case <-ctx.Done():
 		}
 	}
-	if ctx.Err() != nil { // the client did not wait
+	if ctx.Err() != nil { // the client no longer waits
 		return stopReply{status: http.StatusServiceUnavailable, body: problemJSON{Error: "the request has ended"}}
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopAsk)

@@ -23,13 +23,13 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// fleet is a store with members that make no heartbeats and live for a day, and counts the
-// calls that are made.
+// fleet is a store with members that send no heartbeats and live for a day. It counts calls to the
+// store.
 type fleet struct {
 	core.Backend
 	t     *testing.T
 	reads atomic.Int64
-	joins atomic.Int64 // each write of a rule begins with one
+	joins atomic.Int64 // a write of a rule begins with a join
 	fail  atomic.Pointer[error]
 }
 
@@ -67,13 +67,13 @@ func (f *fleet) List(ctx context.Context, shard core.ShardID, prefix string, lim
 	return f.Backend.List(ctx, shard, prefix, limit, largest)
 }
 
-// handler is that of the member of a node.
+// handler returns the handler of a node's member.
 func (f *fleet) handler(node string, o tenurehttp.Options) http.Handler {
 	o.Stops = f
 	return tenurehttp.Handler((*fixed)(&core.View{Node: node, Session: core.SessionID("S" + node), Trusted: true}), &o)
 }
 
-// asks are requests of /may-stop: by default over a Unix socket.
+// asks requests /may-stop, by default over a Unix socket.
 func asks(h http.Handler, change func(*http.Request)) *httptest.ResponseRecorder {
 	local := context.WithValue(context.Background(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/x.sock", Net: "unix"})
 	r := httptest.NewRequestWithContext(local, http.MethodGet, "http://localhost/may-stop", nil)
@@ -99,7 +99,6 @@ func answerOf(t *testing.T, w *httptest.ResponseRecorder, status int) (a operato
 	return a
 }
 
-// places are the nodes that hold one.
 func (f *fleet) places() []string {
 	f.t.Helper()
 	items, err := f.Backend.List(context.Background(), "_control", "rule/stop/", 0, 0)
@@ -113,8 +112,9 @@ func (f *fleet) places() []string {
 	return nodes
 }
 
-// TestMayStop: one member gets the place, the other learns who has it and when to ask again;
-// asked again the first keeps it, without a write while half of its time is left.
+// TestMayStop: one member gets the place. The answer to the other member names the node that has
+// the place, and when to ask again. If the first member asks again, it keeps the place. No write is
+// needed while half of the place's time is left.
 func TestMayStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestMayStop(t *testing.T) {
 	})
 }
 
-// TestMayStopAsksForAYes: a yes is the store's, and not the one of a moment ago, since the place may
-// have been ended meanwhile and be another node's. A flood asks the store once a second all the same.
+// TestMayStopAsksForAYes: every yes requires a new query of the store, because the place may have
+// expired and may belong to another node. Even a flood of requests causes only one query a second.
 func TestMayStopAsksForAYes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestMayStopAsksForAYes(t *testing.T) {
 	})
 }
 
-// TestMayStopAtOnce: of members that are asked at once one gets the place.
+// TestMayStopAtOnce: if several members are asked at the same time, one of them gets the place.
 func TestMayStopAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, atOnce)
@@ -214,7 +214,7 @@ func atOnce(t *testing.T) {
 	}
 }
 
-// TestMayStopBudget: the options' budget, members and silence.
+// TestMayStopBudget checks the options' budget, the number of members, and silent members.
 func TestMayStopBudget(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2", "n3", "n4")
@@ -231,8 +231,8 @@ func TestMayStopBudget(t *testing.T) {
 	answerOf(t, asks(f.handler("n2", tenurehttp.Options{StopAway: 2}), nil), 200)
 }
 
-// TestMayStopNoAnswer: without an answer the status is 503, and wrong options are 500; neither
-// is a yes.
+// TestMayStopNoAnswer: the status is 503 if the store does not answer, and 500 if options are
+// wrong.
 func TestMayStopNoAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2")
@@ -254,7 +254,7 @@ func TestMayStopNoAnswer(t *testing.T) {
 	}
 }
 
-// TestMayStopIsOff: without Options.Stops there is nothing that writes.
+// TestMayStopIsOff: without Options.Stops, no path writes.
 func TestMayStopIsOff(t *testing.T) {
 	t.Parallel()
 	if w := asks(tenurehttp.Handler((*fixed)(sample()), nil), nil); w.Code != 404 {
@@ -262,9 +262,9 @@ func TestMayStopIsOff(t *testing.T) {
 	}
 }
 
-// TestMayStopFromOutside: whoever reaches the port cannot take places: not from this machine or
-// another, not through a proxy before a Unix socket, not by another Host, and not by a page in a
-// browser of this machine.
+// TestMayStopFromOutside: clients that reach the port, on this machine or another, cannot take
+// places. Neither can a proxy in front of a Unix socket, a request with a different Host, or a page
+// in a local browser.
 func TestMayStopFromOutside(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2", "n3")
@@ -312,7 +312,7 @@ func TestMayStopFromOutside(t *testing.T) {
 	}
 }
 
-// TestMayStopToken: with a token everybody needs it, over a Unix socket, too.
+// TestMayStopToken: if a token is set, every request needs the token, even over a Unix socket.
 func TestMayStopToken(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2")
@@ -342,8 +342,8 @@ func TestMayStopToken(t *testing.T) {
 	answerOf(t, asks(h, outside("bearer secret")), 200)
 }
 
-// TestMayStopOwnNodeOnly: no parameter, path, method or body asks for another node, or for a
-// larger budget.
+// TestMayStopOwnNodeOnly: no parameter, path, method or body can request a place for another node,
+// or a larger budget.
 func TestMayStopOwnNodeOnly(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2", "n3")
@@ -372,8 +372,8 @@ func TestMayStopOwnNodeOnly(t *testing.T) {
 	}
 }
 
-// TestMayStopFlood: however often a member is asked, it asks the store once a second, and a
-// client that goes away changes nothing.
+// TestMayStopFlood: even in a flood of requests, a member queries the store once a second. A client
+// that disconnects has no influence on this.
 func TestMayStopFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -406,8 +406,8 @@ func TestMayStopFlood(t *testing.T) {
 	})
 }
 
-// TestMayStopWaits: while the store does not answer, some requests wait, and the others are
-// refused at once; each gets an answer in bounded time, and none is yes.
+// TestMayStopWaits: while the store does not answer, some requests wait, and all others are refused
+// immediately. Each request gets an answer within a limited time, and no answer is yes.
 func TestMayStopWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,7 +434,6 @@ func TestMayStopWaits(t *testing.T) {
 	})
 }
 
-// silentStore never answers.
 type silentStore struct{ *fleet }
 
 func (s *silentStore) Observe(ctx context.Context, _ driver.ObserveQuery) (*driver.View, error) {
@@ -475,7 +474,7 @@ func TestMayStopServed(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != 200 && resp.StatusCode != 503 { // 503: it has not joined yet
+		if resp.StatusCode != 200 && resp.StatusCode != 503 { // 503: the member has not joined yet
 			t.Fatalf("status %d", resp.StatusCode)
 		}
 		return resp.StatusCode == 200

@@ -9,36 +9,35 @@ import (
 	"time"
 )
 
-// Limits of the streams of /events.
 const (
 	maxStreams     = 16
-	streamEvery    = 200 * time.Millisecond // the shortest time between two updates
-	streamPulse    = time.Second            // the longest time between two updates of the heartbeats' ages
-	streamPatience = 10 * time.Second       // for a client to take a message or an answer
-	streamLife     = 15 * time.Minute       // after which the client must ask again
+	streamEvery    = 200 * time.Millisecond // the minimum time between two updates
+	streamPulse    = time.Second            // the maximum time between two updates of the heartbeats' ages
+	streamPatience = 10 * time.Second       // how long a client may take to receive a message or an answer
+	streamLife     = 15 * time.Minute       // after this time, the client must open another stream
 )
 
-// streams manages the places of a handler's streams, and ends the streams with their server. It is
-// safe for concurrent use.
+// streams manages the places for a handler's streams, and ends each stream when its server stops.
+// It is safe for concurrent use.
 type streams struct {
 	most int
 
 	mu    sync.Mutex
 	taken []*place                       // oldest first
-	left  int                            // streams that lost their place and have not ended yet
+	left  int                            // streams that lost their place but have not ended yet
 	ended map[*http.Server]chan struct{} // closed by Shutdown
 }
 
-// place is the place of one stream.
 type place struct {
-	from  netip.Prefix  // the client's address; for IPv6 its network
-	lost  chan struct{} // closed when another stream has the place
+	from  netip.Prefix  // the client's address or, for IPv6, its network
+	lost  chan struct{} // closed when another stream takes the place
 	ended chan struct{} // closed when the server shuts down; may be nil
 }
 
-// enter makes room for a stream, or returns nil. If all places are taken, an address with the most
-// places loses its oldest one to an address with fewer. Without this, streams that are held but
-// never read, which look like quiet ones, would keep all other clients out.
+// Without a place for the stream, enter returns nil. If all places are taken, the address with the
+// most places loses its oldest place to an address with at least two fewer. Without this rule, clients
+// that open streams but never read them could lock out all other clients. The server cannot tell an
+// unread stream from a quiet stream.
 func (s *streams) enter(r *http.Request) *place {
 	p := &place{from: network(r.RemoteAddr), lost: make(chan struct{})}
 	s.mu.Lock()
@@ -61,7 +60,7 @@ func (s *streams) enter(r *http.Request) *place {
 	return p
 }
 
-// makeRoom ends a stream in favour of an address. The caller holds s.mu.
+// The caller holds s.mu.
 func (s *streams) makeRoom(from netip.Prefix) bool {
 	count := make(map[netip.Prefix]int)
 	most := 0
@@ -89,22 +88,22 @@ func (s *streams) leave(p *place) {
 	}
 }
 
-// network returns what counts as one client: an address, or for IPv6 its network of 64 bits.
+// network returns the addresses that count as one client: a single address for IPv4, and the
+// address's /64 network for IPv6.
 func network(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return netip.Prefix{} // of another kind of listener: all count as one
+		return netip.Prefix{} // the listener is of a different kind; all of its clients count as one
 	}
 	addr := at.Addr().Unmap().WithZone("")
-	p, _ := addr.Prefix(min(64, addr.BitLen())) // the length fits
+	p, _ := addr.Prefix(min(64, addr.BitLen())) // the length is always valid
 	return p
 }
 
-// crossSite reports whether a browser sent the request for another site's page.
 func crossSite(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") == "cross-site" }
 
-// events serves /events as server-sent events: the whole board immediately, then each change. A
-// slow client gets several changes as one.
+// A stream of server-sent events begins with the whole board, and then contains each change. For a
+// slow client, several changes are combined into one.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	if !reads(w, r) {
 		return
@@ -147,7 +146,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, out *http.Respo
 		u, news := f.next()
 		if news || time.Since(sent) >= streamPulse {
 			if !send(w, out, u) {
-				return // the client is gone, or too slow
+				return // the client has disconnected or is too slow
 			}
 			sent = time.Now()
 		}
@@ -165,7 +164,6 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, out *http.Respo
 	}
 }
 
-// send writes an update as one event, within streamPatience.
 func send(w http.ResponseWriter, out *http.ResponseController, u *update) bool {
 	data, err := json.Marshal(u)
 	if err != nil {

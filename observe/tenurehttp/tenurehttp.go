@@ -1,55 +1,59 @@
-// Package tenurehttp shows an Elector over HTTP to load balancers, orchestrators and people. All
-// paths except /may-stop are read-only.
+// Package tenurehttp shows the state of an Elector over HTTP to load balancers, orchestrators and
+// people. All paths except /may-stop are read-only.
 //
 //	mux.Handle("/tenure/", http.StripPrefix("/tenure", tenurehttp.Handler(elector, nil)))
 //
-//	GET /healthz         200, or 503 in a state that may need a restart or a person: a
-//	                     handler is stuck, core.View.Trouble, or the member is halted
-//	GET /livez           200, or 503 while a handler is stuck. Let this path decide about
-//	                     restarts: a halted member remembers what the store answered, and
-//	                     with some restored stores only that member notices
+//	GET /healthz         200, or 503 if a restart or a person may be needed: a handler is
+//	                     stuck, core.View.Trouble is set, or the member is halted
+//	GET /livez           200, or 503 while a handler is stuck. Use this path to decide on
+//	                     restarts, because a halted member remembers the store's answers,
+//	                     and only that member notices some restores of a store
 //	GET /readyz          200 while this member takes part: it has joined if it contends,
-//	                     or has news from the store; 503 from the start of a drain or
-//	                     stop, and while halted. See Options.NeedsStore
-//	GET /leader?shard=s  200 on the one member that serves shard s; elsewhere 503 with its
-//	                     owner; 404 for a shard that no member contends for
-//	GET /view            members, shards, own leases and last moves, with their reasons
-//	GET /                the board: a page that shows all this and follows it
-//	GET /events          the source of the page: server-sent events
-//	GET /may-stop        200 if this node may be stopped now, and a place is reserved for it;
-//	                     409 with the nodes that are away if not; 503 without an answer.
-//	                     Only with Options.Stops
+//	                     or has news from the store. 503 from the start of a drain or
+//	                     stop, and while the member is halted. See Options.NeedsStore
+//	GET /leader?shard=s  200 on the one member that serves shard s. Other members answer
+//	                     503 with the owner, or 404 if no member contends for the shard
+//	GET /view            members, shards, this member's leases and last moves, with reasons
+//	GET /                the board, a page that shows all of this and stays up to date
+//	GET /events          the changes that the page shows, as server-sent events
+//	GET /may-stop        200 if this node may be stopped now; a place is then reserved for it.
+//	                     Otherwise 409 with the nodes that are away, or 503 if there is no
+//	                     answer. This path exists only with Options.Stops
 //
-// The handler answers everything except /may-stop without I/O, from Elector.View and Options, as
-// JSON. The answer is a snapshot: a process that was stopped may answer 200 once more after it was
-// superseded. A load balancer may rely on the answer. A write may not, because only the lease in
-// the store decides.
+// The handler answers all paths except /may-stop from Elector.View and Options, without I/O. All
+// answers except the page are JSON. Each answer is a snapshot. Therefore, a process that was paused
+// may answer 200 once more after another member has taken over. Load balancers may rely on the
+// answer. Writes must not, because only the lease in the store is authoritative.
 //
-// An answer has at most 2 MiB. If the namespace holds more, lists end early and say so.
+// An answer takes at most 2 MiB. If the namespace has more data, the handler truncates the lists,
+// and marks the answer as truncated.
 //
-// The board is for people. It shows members with their heartbeats, every shard in its owner's
-// colour, moves with their reasons, refused writes and lag. With Options.Sharding, it also shows
-// loads and the ranges of the keyspace. With Options.Effects, it shows the number of effects that
-// wait. It loads nothing from another host, which its Content-Security-Policy forbids. Its
-// address must end in a slash, as in the example. It shows the first 20,000 shards.
+// The board, a page for people, shows members with their heartbeats, up to 20,000 shards in their
+// owners' colors, moves with their reasons, refused writes, and lag. With Options.Sharding, it also
+// shows loads and the keyspace's ranges. With Options.Effects, it shows how many effects are
+// waiting. The board's Content-Security-Policy forbids loading anything from another host. The
+// board's path must end in a slash, as in the example.
 //
-// A stream of /events sends changes at most five times a second. It ends when its server ends,
-// when the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
-// there are more streams than Options.MaxStreams, the newest is refused. However, if its address
-// has fewer streams than another, the address with the most streams loses its oldest one instead.
+// A stream from /events sends changes at most five times a second. A stream ends when the server
+// stops, when the client accepts no data for 10 s, or after 15 min. The page then opens another
+// stream. If Options.MaxStreams streams are open, the handler refuses a new stream. However, if
+// another address has at least two streams more than the client's address, the address with the
+// most streams loses its oldest stream to the client.
 //
-// /may-stop is for preStop hooks and controllers that update members one by one. It asks the store
-// as "tenure may-stop" does, but only for the node of this member. This includes writes to the
-// store. Asking again keeps the place. It accepts only GET without parameters, and no request of a
-// browser. It answers requests over a Unix socket or, with Options.StopToken, requests with that
-// token. It asks the store at most once a second, and writes at most twice in Options.StopFor.
-// Between two questions, it repeats a no. Before it says yes, it asks again.
+// The path /may-stop is for preStop hooks, and for controllers that update members one by one. Like
+// the command "tenure may-stop", the path reads and writes the store, but only for this member's
+// node. A repeated request keeps the reserved place. The path accepts only GET requests without
+// parameters, and refuses requests from browsers. If Options.StopToken is set, requests must carry
+// that token. Otherwise, requests must arrive over a Unix socket. The handler queries the store at
+// most once a second, and writes to the store at most twice during each Options.StopFor. Until the
+// next query is allowed, the handler repeats its last refusal. The handler queries the store before
+// each approval.
 //
-// The other paths take only GET and HEAD and change nothing. They show names, metadata and
-// addresses of members, so serve them on loopback, or where only operators reach them. Over
-// loopback, the handler refuses a Host that is neither localhost, a loopback address nor one of
-// Options.Hosts. Otherwise, another site's page could read the answers through a DNS name that
-// points to loopback. /healthz, /livez and /readyz take any Host.
+// The other paths accept only GET and HEAD, and change nothing. They show members' names, metadata
+// and addresses, so serve them only on loopback, or where only operators can reach them. Over
+// loopback, the Host header must be localhost, a loopback address or one of Options.Hosts. The
+// handler refuses other Hosts, because another site's page could read the answers through a DNS
+// name that points to loopback. The paths /healthz, /livez and /readyz accept any Host.
 package tenurehttp
 
 import (
@@ -69,120 +73,126 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/observe/internal/count"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Source is what a Handler shows, usually a *core.Elector. If it has the methods TrustRemaining
-// and Heartbeats of an Elector, the Handler shows their results, too.
+// Source provides the state that a Handler shows. A Source is usually a *core.Elector. If a Source
+// also has an Elector's methods TrustRemaining and Heartbeats, the Handler shows their results.
 type Source interface {
-	// View returns the newest snapshot: see core.Elector.View.
+	// View returns the newest snapshot. See core.Elector.View.
 	View() *core.View
 }
 
-// Options are the options of a Handler. Nil means the defaults.
+// Options configure a Handler. Nil means the defaults.
 type Options struct {
-	// MaxShards limits the shards, and the leases, in one answer of /view. Default and maximum:
-	// 1000. Ask for the other shards with ?after=NAME.
+	// MaxShards limits the shards, and the leases, in one answer from /view. The default and the
+	// maximum are 1000. To get the next shards, request ?after=NAME.
 	MaxShards int
-	// NeedsStore makes /readyz answer 503 while the session is not trusted, too. This includes
-	// every outage of the store. By default, such a member stays ready, because no other member
-	// could do better, and the answer has the reason.
+	// NeedsStore makes /readyz also answer 503 while the session is not trusted, and therefore
+	// during every store outage. By default, a member without a trusted session stays ready,
+	// because no other member could do better. The answer then contains the reason.
 	NeedsStore bool
-	// Journal records refused writes and the events of members. If it is nil, they are not
-	// shown.
+	// Journal records refused writes and members' events. If Journal is nil, the Handler shows
+	// neither.
 	Journal *Journal
-	// Lag returns how far a follower is behind, as follower.Tailer.Lag does. It returns the number
-	// of entries known and not applied, and how long the oldest of them has been known. It must
-	// not wait. If it is nil, no lag is shown.
+	// Lag returns how far a follower is behind, as follower.Tailer.Lag does: the number of known
+	// entries that are not applied, and how long the oldest of them has been known. Lag must not
+	// wait. If Lag is nil, the Handler shows no lag.
 	Lag func() (entries int64, oldest time.Duration)
-	// Sharding, if set, lets the board and /view show the ranges of a keyspace, and the load of
-	// shards and members. Use Manager.Picture of the Manager on this Elector. Its comment describes
-	// its calls to the store. The Handler calls it at most once a second, and only while a board is
-	// open or /view is asked for. It must not wait.
+	// Sharding, if set, lets the board and /view show a keyspace's ranges, and the load of shards
+	// and members. Set Sharding to the Picture method of the sharding.Manager that uses this
+	// Elector. Picture's documentation describes which calls to the store it makes. The Handler
+	// calls Sharding at most once a second, and only while a board is open or /view is requested.
+	// Sharding must not wait.
 	Sharding func() sharding.Picture
-	// Effects, if set, lets the board and /view show how many effects of this process wait, and for
-	// what. Use the method Counts of the ledgers' effect.Stats. The Handler calls it at most once a
-	// second, and only while a board is open or /view is asked for. No key of an effect is shown.
+	// Effects, if set, lets the board and /view show how many of this process's effects are
+	// waiting, and how many wait for a person. Set Effects to the Counts method of the ledgers'
+	// effect.Stats. The Handler calls Effects at most once a second, and only while a board is open
+	// or /view is requested. The Handler does not show the effects' keys.
 	Effects func() effect.Counts
-	// Places, if set, lets the board draw these shards on a map, too. The Handler does not modify
-	// it.
+	// Places, if set, lets the board draw these shards on a map. The Handler does not modify
+	// Places.
 	Places map[string]Place
-	// MaxStreams limits the number of boards that follow concurrently. Default and maximum: 16.
+	// MaxStreams is the maximum number of open boards. The default and the maximum are 16.
 	MaxStreams int
-	// Hosts are further names, without ports, that a request over loopback may have as its Host.
-	// An example is the name of a proxy on this machine. Default: none.
+	// Hosts lists additional names, without ports, that the Handler accepts as the Host of a
+	// request over loopback. An example is the name of a proxy on this machine. By default, Hosts
+	// is empty.
 	Hosts []string
 
-	// Stops is the backend of the Elector. The path /may-stop reads it, and reserves places in
-	// it. If Stops is nil, there is no /may-stop.
+	// Stops is the Elector's backend, in which /may-stop reads and reserves places. If Stops is
+	// nil, the Handler does not serve /may-stop.
 	Stops core.Backend
-	// StopAway is the number of nodes that may be away at a time, including the node that is about
-	// to stop. Default 1. The smallest number among this request and the reserved places counts.
+	// StopAway is the number of nodes that may be away simultaneously, including the node that is
+	// about to stop. The default is 1. If other places were reserved with smaller numbers, the
+	// smallest number applies.
 	StopAway int
-	// StopMembers is the number of nodes that should run; missing nodes count as away. Default 0:
-	// unknown.
+	// StopMembers is the number of nodes that should run. Missing nodes count as away. The default,
+	// 0, means unknown.
 	StopMembers int
-	// StopFor is how long a place lasts, if no other session of the node joins before. Default 10
-	// min, 1 s to 24 h. If each process has a new label, as in a Deployment, joining does not end a
-	// place. Set StopFor to the time that a replacement takes.
+	// StopFor is how long a place lasts unless a new session of the node joins earlier. StopFor
+	// must be from 1 s to 24 h, and the default is 10 min. If each process has a new label, as in a
+	// Deployment, a place does not end when the replacement joins. For such processes, set StopFor
+	// to the time that it takes to replace a process.
 	StopFor time.Duration
-	// StopToken is the bearer token that /may-stop requires. Default: none; /may-stop then answers
-	// only requests over a Unix socket that no proxy passed on.
+	// StopToken is the bearer token that /may-stop requires. By default, StopToken is empty.
+	// Without a token, /may-stop answers only requests that arrive over a Unix socket and not
+	// through a proxy.
 	StopToken string
 }
 
-// viewJSON is the answer of /view.
 type viewJSON struct {
 	Node      string `json:"node"`
 	Session   string `json:"session,omitempty"`
 	Trusted   bool   `json:"trusted"`
-	Halted    string `json:"halted,omitempty"` // why the member grants no more leases
+	Halted    string `json:"halted,omitempty"` // why the member grants no further leases
 	Leaving   bool   `json:"leaving"`          // a planned stop has begun
 	Contended int    `json:"contended"`        // shards that this member contends for
-	// Ineligible is why this member is not eligible. It is left out if the member is eligible.
+	// Ineligible is the reason why this member is not eligible. For an eligible member, Ineligible
+	// is left out.
 	Ineligible string `json:"ineligible,omitempty"`
-	// Trouble is a problem of this member that a person must solve: see core.View.
+	// Trouble is a problem of this member that only a person can solve. See core.View.
 	Trouble string `json:"trouble,omitempty"`
 	// TrustRemaining is how long the member's leases last if no further heartbeat succeeds.
 	TrustRemaining string       `json:"trust_remaining,omitempty"`
 	Members        []memberJSON `json:"members"`
-	// MoreMembers is true if members are left out because names and metadata are long.
+	// MoreMembers is true if the answer omits members because their names and metadata are long.
 	MoreMembers bool `json:"more_members,omitempty"`
-	// Shards are the first shards, or those after ?after=NAME, or the one of ?shard=NAME.
+	// Shards lists the first shards. With ?after=NAME, Shards lists the first shards after that
+	// name. With ?shard=NAME, it contains only that shard.
 	Shards []shardJSON `json:"shards"`
 	More   bool        `json:"more,omitempty"` // there are more shards
-	// Unowned and Reserved count the shards without an owner, as core.View.Unowned does: Reserved
-	// counts Tenure's own.
+	// Unowned and Reserved count the shards without an owner, as core.View.Unowned does. Reserved
+	// counts Tenure's own shards.
 	Unowned  int `json:"unowned"`
 	Reserved int `json:"unowned_reserved"`
 	// Quarantined counts the shards in quarantine, as core.View.Quarantined does.
 	Quarantined int         `json:"quarantined"`
-	Leases      []leaseJSON `json:"leases"`     // of this member; at most as many as shards
+	Leases      []leaseJSON `json:"leases"`     // leases of this member; at most as many as shards
 	Stuck       []string    `json:"stuck"`      // shards whose handler did not return in time; at most 100
-	LastMoves   []moveJSON  `json:"last_moves"` // of this member, oldest first
-	// Damaged are unreadable records of the store, at most 64. DamagedTotal counts all found since
-	// the start: see core.View.
+	LastMoves   []moveJSON  `json:"last_moves"` // moves of this member, oldest first
+	// Damaged lists up to 64 unreadable records in the store. DamagedTotal is the number of all
+	// damaged records found since the start. See core.View.
 	Damaged      []*core.DamagedError `json:"damaged,omitempty"`
 	DamagedTotal int                  `json:"damaged_total"`
-	// Refused counts writes that their fence refused. Notes are the newest of the Journal, oldest
-	// first. Lag is a follower's: see Options.
+	// Refused is the number of writes that were refused because of their fence. Notes contains the
+	// Journal's newest notes, oldest first. Lag is how far a follower is behind. See Options.
 	Refused uint64   `json:"refused,omitempty"`
 	Notes   []Note   `json:"notes,omitempty"`
 	Lag     *lagJSON `json:"lag,omitempty"`
-	// Ranges are the ranges of the keyspace, in the order of hashes. If there are more than 256,
-	// neighbours are combined: see Options.Sharding.
+	// Ranges lists the keyspace's ranges, in the order of hashes. If there are more than 256
+	// ranges, neighboring ranges are combined. See Options.Sharding.
 	Ranges []rangeJSON `json:"ranges,omitempty"`
-	// Effects are the effects of this process that wait: see Options.Effects.
+	// Effects contains the counts of this process's waiting effects. See Options.Effects.
 	Effects *effectsJSON `json:"effects,omitempty"`
 }
 
-// lagJSON is how far a follower is behind.
 type lagJSON struct {
-	Entries int64   `json:"entries"` // known and not applied
-	Seconds float64 `json:"seconds"` // for which the oldest of them has been known
+	Entries int64   `json:"entries"` // number of entries that are known but not applied
+	Seconds float64 `json:"seconds"` // how long the oldest of these entries has been known
 }
 
-// memberJSON is a living member.
 type memberJSON struct {
 	Node     string            `json:"node"`
 	Session  string            `json:"session"`
@@ -190,40 +200,40 @@ type memberJSON struct {
 	Priority int32             `json:"priority"`
 	Weight   int32             `json:"weight"`
 	Draining bool              `json:"draining,omitempty"`
-	Silent   bool              `json:"silent,omitempty"` // no heartbeat was seen for its TTL
+	Silent   bool              `json:"silent,omitempty"` // no heartbeat has been seen for the member's TTL
 	Meta     map[string]string `json:"meta,omitempty"`
-	// Ineligible is why the member is not eligible. It is left out if the member is eligible.
+	// Ineligible is the reason why the member is not eligible. For an eligible member, Ineligible
+	// is left out.
 	Ineligible string `json:"ineligible,omitempty"`
-	// Trouble is a problem of the member that a person must solve.
+	// Trouble is a problem of the member that only a person can solve.
 	Trouble string `json:"trouble,omitempty"`
-	// SinceHeartbeat is how long ago this member saw the other member's last heartbeat, if it
-	// watches that member.
+	// If this member watches the other, SinceHeartbeat is how long ago it saw the other's last
+	// heartbeat.
 	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
-	// Load is the sum of the known loads of the member's shards, and its capacity, if it has one.
-	// It is left out if no load is known: see Options.Sharding.
+	// Load contains the total known load of the member's shards and, if known, the member's
+	// capacity. Load is left out if no load is known. See Options.Sharding.
 	Load *memberShares `json:"load,omitempty"`
 
 	ttl time.Duration
 }
 
-// shardJSON is a shard and its owner. Node is empty while no member serves it.
+// Node is empty while no member serves the shard.
 type shardJSON struct {
 	Shard   string     `json:"shard"`
 	Node    string     `json:"node,omitempty"`
 	Session string     `json:"session,omitempty"`
 	Token   core.Token `json:"token"`
-	// Aside is why the shard is meant to have no owner. It is left out if the shard should have
-	// one. AsideUntil is the end of that, for example of a quarantine. It is left out if there is
-	// none.
+	// Aside is the reason why the shard should have no owner. If the shard should have an owner,
+	// Aside is left out. AsideUntil is the time when the shard should have an owner again, for
+	// example after a quarantine. If there is no such time, AsideUntil is left out.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
-	// Load is left out if it is unknown: see Options.Sharding.
+	// Load is left out if it is unknown. See Options.Sharding.
 	Load *float64 `json:"load,omitempty"`
-	// Elsewhere is the zone that the shard prefers, if its owner is in another one.
+	// Elsewhere is the shard's preferred zone, if the shard's owner is in a different zone.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
-// leaseJSON is a lease of this member.
 type leaseJSON struct {
 	Shard string     `json:"shard"`
 	Token core.Token `json:"token"`
@@ -231,7 +241,7 @@ type leaseJSON struct {
 	Since time.Time  `json:"since"`
 }
 
-// moveJSON is an event of a lease of this member, and its reason.
+// moveJSON is an event of one of this member's leases, with the reason.
 type moveJSON struct {
 	At     time.Time  `json:"at"`
 	Shard  string     `json:"shard"`
@@ -240,24 +250,23 @@ type moveJSON struct {
 	Reason string     `json:"reason,omitempty"`
 }
 
-// statusJSON is the answer of /healthz, /livez and /readyz. It may have reasons even if OK is true.
+// The answer may contain reasons even if OK is true.
 type statusJSON struct {
 	OK      bool     `json:"ok"`
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// leaderJSON is the answer of /leader.
 type leaderJSON struct {
 	Leader bool `json:"leader"` // this member serves the shard
 	shardJSON
 }
 
-// problemJSON is the answer to a refused request.
 type problemJSON struct {
 	Error string `json:"error"`
 }
 
-// Handler returns a handler for the paths of the package comment. It is safe for concurrent use.
+// Handler returns a handler for the paths that the package comment lists. The handler is safe for
+// concurrent use.
 func Handler(s Source, o *Options) http.Handler {
 	h := &handler{source: s, limit: maxShards}
 	h.streams = streams{most: maxStreams, ended: make(map[*http.Server]chan struct{})}
@@ -290,7 +299,7 @@ func Handler(s Source, o *Options) http.Handler {
 		mux.Handle("/may-stop", newStops(s, o))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A ResponseWriter without deadlines leaves them to its server.
+		// If the ResponseWriter does not support deadlines, the server must set them.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(streamPatience))
 		if probes[r.URL.Path] || addressed(w, r, h.hosts) {
 			mux.ServeHTTP(w, r)
@@ -298,11 +307,12 @@ func Handler(s Source, o *Options) http.Handler {
 	})
 }
 
-// probes are the paths that an orchestrator asks, under any Host.
+// Orchestrators request these paths, which accept any Host.
 var probes = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true}
 
-// CheckHost returns a handler that refuses the same Hosts over loopback as Handler does. It is for
-// other pages of the same server, such as metrics. The hosts are names without ports.
+// CheckHost returns a handler that, over loopback, refuses the same Host headers as Handler. Use
+// CheckHost for other pages of the same server, such as metrics. The hosts are additional allowed
+// names, without ports.
 func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if addressed(w, r, hosts) {
@@ -311,8 +321,8 @@ func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	})
 }
 
-// addressed reports whether a request over loopback names this machine. If not, it answers the
-// request. A page of another site whose name points to loopback sends the name of that site.
+// If a request over loopback has another machine's Host, addressed answers it. If another site's
+// DNS name points to loopback, its pages send requests with the site's name as the Host.
 func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil || !local.IP.IsLoopback() {
@@ -326,7 +336,6 @@ func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	return false
 }
 
-// here reports whether a Host is localhost, a loopback address, or one of the names.
 func here(host string, names []string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -337,7 +346,7 @@ func here(host string, names []string) bool {
 		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, name) })
 }
 
-// reads reports whether a request only reads. If not, it answers the request.
+// If a request's method may write, reads refuses the request.
 func reads(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -347,13 +356,13 @@ func reads(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// Limits of an answer. Together they keep it below 2 MiB.
+// These limits together keep an answer below 2 MiB.
 const (
 	maxShards  = 1000
 	maxStuck   = 100
-	maxMembers = 512 << 10 // bytes of the members' own data, as JSON
-	maxReason  = 1000      // bytes of an error
-	maxAside   = 100       // bytes of why a shard is set aside
+	maxMembers = 512 << 10 // maximum size of the members' data as JSON, in bytes
+	maxReason  = 1000      // maximum size of an error, in bytes
+	maxAside   = 100       // maximum size, in bytes, of the reason why a shard is set aside
 )
 
 type handler struct {
@@ -367,7 +376,7 @@ type handler struct {
 	streams    streams
 
 	mu      sync.Mutex
-	counted *core.View // the view that counts were taken from
+	counted *core.View // the view from which counts were made
 	counts  counts
 
 	sharding   func() sharding.Picture // may be nil
@@ -378,16 +387,16 @@ type handler struct {
 	effects effects
 }
 
-// counts are the numbers that need a look at every shard of a View.
+// These counts require a pass over all of a View's shards.
 type counts struct{ unowned, reserved, quarantined, known int }
 
-// count counts once for each snapshot.
+// count makes only one pass over each snapshot.
 func (h *handler) count(v *core.View) counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.counted != v {
 		h.counts.unowned, h.counts.reserved = v.Unowned()
-		h.counts.quarantined, h.counts.known = v.Quarantined(), 0
+		h.counts.quarantined, h.counts.known = count.Quarantined(v), 0
 		for i := range v.Shards {
 			if o := &v.Shards[i]; !driver.Reserved(o.Shard) && (o.Aside == "" || !o.AsideUntil.IsZero()) {
 				h.counts.known++
@@ -400,7 +409,7 @@ func (h *handler) count(v *core.View) counts {
 
 func (h *handler) newFeed() *feed { return &feed{h: h, owners: make(map[core.SessionID]int)} }
 
-// trust and heartbeats return the results of the Source's methods, if it has them.
+// If the Source lacks the method that trust or heartbeats calls, the result is the zero value.
 func (h *handler) trust() time.Duration {
 	if s, ok := h.source.(interface{ TrustRemaining() time.Duration }); ok {
 		return s.TrustRemaining()
@@ -425,10 +434,10 @@ func (h *handler) lag() *lagJSON {
 	return &lagJSON{Entries: entries, Seconds: oldest.Seconds()}
 }
 
-// reason returns the text of an error, which may have come from a store.
+// The error may come from a store, so reason limits its length.
 func reason(err error) string { return bounded(err.Error()) }
 
-// meta returns the application's metadata of a member.
+// meta returns the application's part of a member's metadata.
 func meta(m *core.Member) map[string]string {
 	if m.Ineligible() == "" && m.Trouble() == "" {
 		return m.Meta
@@ -439,7 +448,7 @@ func meta(m *core.Member) map[string]string {
 	return own
 }
 
-// size returns an upper bound of the bytes that a member takes in an answer.
+// size returns an upper bound, in bytes, for a member's part of an answer.
 func size(m *core.Member) int {
 	const rest, escaped, indent = 400, 6, 30
 	n := rest + escaped*(len(m.Node)+len(m.Session))
@@ -456,7 +465,7 @@ func reply(w http.ResponseWriter, status int, body any) {
 	w.WriteHeader(status)
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
-	_ = out.Encode(body) // a client that is gone needs no answer
+	_ = out.Encode(body) // a client that has disconnected needs no answer
 }
 
 func status(reasons []string) (int, any) {
@@ -479,9 +488,18 @@ func (h *handler) health(v *core.View, _ *http.Request) (int, any) {
 
 func (h *handler) live(v *core.View, _ *http.Request) (int, any) { return status(stuck(v)) }
 
-// stuck returns a reason for each stuck handler, up to the limit of an answer.
+func stuckShards(v *core.View) (shards []string) {
+	for i := range v.Leases {
+		if l := &v.Leases[i]; l.State == core.LeaseStuck {
+			shards = append(shards, string(l.Fence.Shard))
+		}
+	}
+	return shards
+}
+
+// stuck returns a reason for each stuck handler, as far as the reasons fit into an answer.
 func stuck(v *core.View) (reasons []string) {
-	all := v.Stuck()
+	all := stuckShards(v)
 	for _, s := range all[:min(len(all), maxStuck)] {
 		reasons = append(reasons, "the handler of shard "+s+" did not return in time: its shard waits for this process to end")
 	}
@@ -550,8 +568,8 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	if after := q.Get("after"); after != "" {
 		shards = shards[sort.Search(len(shards), func(i int) bool { return shards[i].Shard > after }):]
 	}
-	leases, stuck := v.Leases, v.Stuck()
-	if name := q.Get("shard"); name != "" { // both are sorted by shard
+	leases, stuck := v.Leases, stuckShards(v)
+	if name := q.Get("shard"); name != "" { // both lists are sorted by shard
 		from := sort.Search(len(shards), func(i int) bool { return shards[i].Shard >= name })
 		to := sort.Search(len(shards), func(i int) bool { return shards[i].Shard > name })
 		shards = shards[from:to]
@@ -562,7 +580,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	out := viewJSON{
 		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble),
 		Contended: v.Contended, More: len(shards) > limit,
-		// Lists are empty rather than null.
+		// In the JSON, lists are empty rather than null.
 		Shards: []shardJSON{}, Leases: []leaseJSON{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
 	}
 	if v.Err != nil {
@@ -580,7 +598,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	for _, o := range shards[:min(limit, len(shards))] {
 		out.Shards = append(out.Shards, shard(o))
 	}
-	if !crossSite(r) { // another site's page cannot read the answer, so the store is not read for it
+	if !crossSite(r) { // another site's page cannot read the answer, so its request must not make the handler read the store
 		h.shared(v).add(&out)
 	}
 	for _, l := range leases[:min(h.limit, len(leases))] {
@@ -590,8 +608,8 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	return http.StatusOK, out
 }
 
-// members returns the members of a view that fit, always including this one, with the ages of
-// their heartbeats.
+// members returns the members that fit into an answer, with the ages of their heartbeats. The list
+// always includes this process's member.
 func members(v *core.View, beats map[core.SessionID]time.Duration) (list []memberJSON, more bool) {
 	list = []memberJSON{}
 	left := maxMembers

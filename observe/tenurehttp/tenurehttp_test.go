@@ -19,7 +19,6 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// fixed is a view that a test made.
 type fixed core.View
 
 func (f *fixed) View() *core.View { return (*core.View)(f) }
@@ -49,9 +48,9 @@ func sample() *core.View {
 			{Shard: "orders-3", Session: "S0", Token: 3},
 		},
 		Leases: []core.LeaseInfo{{Fence: own, State: core.LeaseHeld, Since: time.Unix(1000, 0)}},
-		Moves: []core.Move{
-			{Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 5}, Kind: core.MoveRevoked, Err: core.ErrLapsed},
-			{Fence: own, Kind: core.MoveGranted},
+		Moves: []core.Event{
+			{Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 5}, Kind: core.LeaseEnded, Err: core.ErrLapsed},
+			{Fence: own, Kind: core.LeaseGranted},
 		},
 	}
 }
@@ -95,7 +94,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 	get[tenurehttp.Status](t, h, "/livez", 503)
-	v.Trusted = false // an outage alone makes unready only if asked to
+	v.Trusted = false // an outage alone makes a member unready only with NeedsStore
 	if s := get[tenurehttp.Status](t, h, "/readyz", 200); !s.OK || len(s.Reasons) != 1 {
 		t.Errorf("got %+v", s)
 	}
@@ -153,9 +152,9 @@ func TestView(t *testing.T) {
 	get[tenurehttp.Problem](t, h, "/view?limit=x", 400)
 }
 
-// TestBounded: no answer is larger than the package says, whatever the namespace holds,
-// and none costs more than what it shows. It measures what the process allocates, so
-// nothing runs beside it.
+// TestBounded: regardless of the namespace, no answer exceeds the size in the package comment, or
+// costs more memory than the data that it shows. The test measures the process's allocations, so no
+// other test runs at the same time.
 func TestBounded(t *testing.T) {
 	const many = 20_000
 	long := strings.Repeat("n", 128)
@@ -168,7 +167,7 @@ func TestBounded(t *testing.T) {
 			MemberState: core.MemberState{Meta: map[string]string{"a": strings.Repeat("\x00", 2000)}}})
 	}
 	for range 64 {
-		v.Moves = append(v.Moves, core.Move{Fence: v.Leases[0].Fence, Kind: core.MoveBack, Err: v.Err})
+		v.Moves = append(v.Moves, core.Event{Fence: v.Leases[0].Fence, Kind: core.HandlerReturned, Err: v.Err})
 	}
 	h := tenurehttp.Handler((*fixed)(v), &tenurehttp.Options{MaxShards: many})
 	for _, path := range []string{"/view", "/view?limit=1000", "/view?limit=100000", "/view?after=n", "/view?shard=" + v.Shards[many/2].Shard, "/healthz", "/readyz", "/leader?shard=" + v.Shards[7].Shard} {
@@ -210,7 +209,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestElector asks two real electors who leads.
+// TestElector requests /leader from the handlers of two real Electors.
 func TestElector(t *testing.T) {
 	t.Parallel()
 	store := memory.New()

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/observe/tenureotel"
 )
 
-// A commit is a span below the application's own, and leases are counted. The exporters of this example keep both in
-// memory.
+// A commit's span is a child of the application's span, and leases are counted. This example's
+// exporters keep spans and metrics in memory.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()

@@ -1,46 +1,47 @@
-// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it,
-// to OpenTelemetry. It needs OpenTelemetry's API, not its SDK.
+// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it, to
+// OpenTelemetry. The package depends on the OpenTelemetry API, but not on the SDK.
 //
 //	telemetry, err := tenureotel.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, telemetry.Hooks())
 //	elector, err := core.NewElector(backend, o)
 //	err = telemetry.Watch(elector)
 //
-// A call to the store is a span, such as "tenure commit". Its parent is the span of the context
-// passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
-// callers, its parent is the first caller's span. It is linked to the spans of the others. Calls
-// that the member makes for itself, such as heartbeats, are below the span of Run's context. If
-// Run's context has no span, these calls have one only if Options.Background is set.
+// Each call to the store is a span, such as "tenure commit". The parent is the span in the context
+// that the caller passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the
+// commits of several callers, the parent is the first caller's span, and the new span links to the
+// other callers' spans. Calls that no caller requested, such as heartbeats, have spans below the
+// span in Run's context. If Run's context has no span, these calls have spans only if
+// Options.Background is set.
 //
-// The metrics, with their attributes and units:
+// These are the metrics, with their attributes and units:
 //
 //	tenure.store.call.duration {operation, outcome}  s; outcome is ok, refused or unknown
 //	tenure.takeover.duration                         s; from the former owner's last sign of life
 //	tenure.handover.duration {outcome}               s; from asking the handler to stop
 //	tenure.leases.granted
 //	tenure.leases.ended {cause}
-//	tenure.leases.settled {outcome}                  core.LeaseOutcome
-//	tenure.session.events {event}                    core.SessionEventKind
-//	tenure.peer.events {event}                       core.PeerEventKind
-//	tenure.writes.refused {where}                    store, or fence: outside the store
+//	tenure.leases.settled {outcome}                  released, transferred, lost, refused or unknown
+//	tenure.session.events {event}                    core.SessionJoined, ...
+//	tenure.peer.events {event}                       core.PeerJoined, ..., without "peer "
+//	tenure.writes.refused {where}                    store, or fence for writes outside the store
 //	tenure.handlers.stuck
 //	tenure.handlers.failed
 //	tenure.hooks.dropped
 //	tenure.plans
-//	tenure.plan.moves {reason}                       sharding.Reason
+//	tenure.plan.moves {reason}                       assign.Reason
 //	tenure.follower.applied {applier}                entries
 //	tenure.follower.failures {applier}
 //	tenure.follower.restores {applier}
-//	tenure.follower.lag                              s; of the shard that is furthest behind
-//	tenure.follower.behind                           entries, over all shards
+//	tenure.follower.lag                              s; lag of the shard that is furthest behind
+//	tenure.follower.behind                           entries; sum of all shards
 //	tenure.member.state {state}                      1 or 0: joined, trusted, halted, leaving, eligible
 //	tenure.trust.remaining                           s
 //	tenure.client_certificate.end                    s, since the epoch
 //	tenure.members {state}                           live, silent, troubled
 //	tenure.shards {state}                            known, contended, unowned, unowned_reserved, quarantined
 //	tenure.leases {state}                            core.LeaseState
-//	tenure.effects {state}                           that wait: in doubt, unresolved (for a person)
-//	tenure.effects.oldest {state}                    s; since the oldest of them began
+//	tenure.effects {state}                           waiting effects: in doubt, or unresolved (waiting for a person)
+//	tenure.effects.oldest {state}                    s; time since the oldest waiting effect began
 //	tenure.effects.begun
 //	tenure.effects.ended {outcome}                   done, failed or refused
 //	tenure.effects.retries                           attempts after an effect's first
@@ -63,36 +64,26 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/observe/internal/count"
 	"github.com/tenure-go/tenure/observe/internal/takeover"
 	"github.com/tenure-go/tenure/sharding"
 )
 
 const scope = "github.com/tenure-go/tenure/observe/tenureotel"
 
-// Options are the options of Telemetry. Nil means the defaults.
+// Options configure a Telemetry. Nil means the defaults.
 type Options struct {
 	// TracerProvider and MeterProvider default to the global providers.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 	// Attributes are added to each span and metric. If a process has several Electors, the
-	// attributes distinguish them, for example by namespace.
+	// attributes should distinguish them, for example by namespace.
 	Attributes []attribute.KeyValue
-	// Background requests a span without a parent for each call that the member makes for itself.
+	// Background enables spans without parents for calls that no caller requested.
 	Background bool
 }
 
-// Elector is what Watch reads: a *core.Elector.
-type Elector interface {
-	View() *core.View
-	TrustRemaining() time.Duration
-}
-
-// Tailer is what Follow reads: a *follower.Tailer.
-type Tailer interface {
-	Lag() follower.Lag
-}
-
-// Telemetry makes spans and metrics of one Elector. It is safe for concurrent use.
+// Telemetry creates the spans and metrics of one Elector. A Telemetry is safe for concurrent use.
 type Telemetry struct {
 	tracer     trace.Tracer
 	meter      metric.Meter
@@ -107,7 +98,7 @@ type Telemetry struct {
 	remaining, lag, certificate                                                 metric.Float64ObservableGauge
 }
 
-// New returns Telemetry, or an error of the MeterProvider. Nil options mean the defaults.
+// New returns a Telemetry, or an error from the MeterProvider. Nil options mean the defaults.
 func New(o *Options) (*Telemetry, error) {
 	var c Options
 	if o != nil {
@@ -173,7 +164,6 @@ func New(o *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// with returns the options' attributes and one more.
 func (t *Telemetry) with(key, value string) metric.MeasurementOption {
 	all := append(t.own[:len(t.own):len(t.own)], attribute.String(key, value))
 	return metric.WithAttributes(all...)
@@ -183,41 +173,53 @@ func (t *Telemetry) add(c metric.Int64Counter, n int, o metric.MeasurementOption
 	c.Add(context.Background(), int64(n), o)
 }
 
-// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to combine these hooks with other hooks.
 func (t *Telemetry) Hooks() core.Hooks {
-	ctx, none := context.Background(), metric.WithAttributes(t.own...)
 	return core.Hooks{
-		OnGrant: func(e core.LeaseEvent) {
-			t.add(t.granted, 1, none)
-			if took, ok := t.ended.Took(e); ok {
-				t.takeovers.Record(ctx, took.Seconds(), none)
-			}
-		},
-		OnRevoke: func(e *core.RevokedError) { t.add(t.endedBy, 1, t.with("cause", e.Cause)) },
-		OnHandlerReturn: func(e core.LeaseEvent) {
-			if e.Err != nil && !e.Asked {
-				t.add(t.failed, 1, none)
-			}
-		},
-		OnSettled: func(s core.Settled) {
-			outcome := t.with("outcome", string(s.Outcome))
-			t.add(t.settled, 1, outcome)
-			if s.Took > 0 {
-				t.handovers.Record(ctx, s.Took.Seconds(), outcome)
-			}
-		},
-		OnStuck:   func(*core.RevokedError) { t.add(t.stuck, 1, none) },
-		OnRefused: func(*core.FencedError) { t.add(t.refused, 1, t.with("where", "store")) },
-		OnSession: func(e core.SessionEvent) { t.add(t.sessions, 1, t.with("event", string(e.Kind))) },
-		OnPeer: func(e core.PeerEvent) {
-			t.ended.Peer(e)
-			t.add(t.peers, 1, t.with("event", string(e.Kind)))
-		},
+		OnEvent: t.onEvent,
 		OnCall: func(c core.Call) {
-			t.calls.Record(ctx, c.Took.Seconds(), t.with("operation", c.Kind), metric.WithAttributes(outcomeOf(c.Err)))
+			t.calls.Record(context.Background(), c.Took.Seconds(), t.with("operation", c.Kind), metric.WithAttributes(outcomeOf(c.Err)))
 		},
-		OnDropped: func(d core.Dropped) { t.add(t.dropped, d.Events, none) },
 		CallStart: t.callStart,
+	}
+}
+
+func (t *Telemetry) onEvent(e core.Event) {
+	ctx, none := context.Background(), metric.WithAttributes(t.own...)
+	switch e.Kind {
+	case core.LeaseGranted:
+		t.add(t.granted, 1, none)
+		if took, ok := t.ended.Took(e); ok {
+			t.takeovers.Record(ctx, took.Seconds(), none)
+		}
+	case core.LeaseEnded:
+		if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
+			t.add(t.endedBy, 1, t.with("cause", r.Cause))
+		}
+	case core.HandlerReturned:
+		if e.Err != nil {
+			t.add(t.failed, 1, none)
+		}
+	case core.HandlerStuck:
+		t.add(t.stuck, 1, none)
+	case core.WriteRefused:
+		t.add(t.refused, 1, t.with("where", "store"))
+	case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+		outcome := t.with("outcome", string(e.Kind))
+		t.add(t.settled, 1, outcome)
+		if e.Took > 0 {
+			t.handovers.Record(ctx, e.Took.Seconds(), outcome)
+		}
+	case core.EventsDropped:
+		t.add(t.dropped, e.Dropped, none)
+	case core.HandlerStarted, core.HandlerStopping, core.RecordDamaged: // not counted
+	default:
+		if peer, ok := strings.CutPrefix(string(e.Kind), "peer "); ok {
+			t.ended.Peer(e)
+			t.add(t.peers, 1, t.with("event", peer))
+		} else {
+			t.add(t.sessions, 1, t.with("event", string(e.Kind)))
+		}
 	}
 }
 
@@ -232,8 +234,7 @@ func outcomeOf(err error) attribute.KeyValue {
 	return attribute.String("outcome", outcome)
 }
 
-// callStart makes a span of a call below the caller's span.
-func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Context, func(error)) {
+func (t *Telemetry) callStart(ctx context.Context, c core.Call) (context.Context, func(error)) {
 	if !t.background && !trace.SpanContextFromContext(ctx).IsValid() {
 		linked := false
 		for _, other := range c.Others {
@@ -268,10 +269,10 @@ func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Cont
 	}
 }
 
-// Refused is for OnRefused of package fence.
+// Refused counts a refused write. Use this method as an OnRefused function in package fence.
 func (t *Telemetry) Refused(*fence.RefusedError) { t.add(t.refused, 1, t.with("where", "fence")) }
 
-// Planned is for sharding.Options.OnPlan.
+// Planned counts a plan and its moves. Use this method as sharding.Options.OnPlan.
 func (t *Telemetry) Planned(o *sharding.Outcome) {
 	t.add(t.plans, 1, metric.WithAttributes(t.own...))
 	for i := range o.Moves {
@@ -279,20 +280,26 @@ func (t *Telemetry) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks returns hooks for follower.Options.
-func (t *Telemetry) FollowerHooks() follower.Hooks {
-	return follower.Hooks{
-		OnError:   func(f follower.Failure) { t.add(t.failures, 1, t.with("applier", f.Applier)) },
-		OnApply:   func(a follower.Applied) { t.add(t.applied, a.Entries, t.with("applier", a.Applier)) },
-		OnRestore: func(r follower.Restored) { t.add(t.restores, 1, t.with("applier", r.Applier)) },
+// FollowerEvent counts a Tailer's event. Use this method as follower.Options.OnEvent.
+func (t *Telemetry) FollowerEvent(e follower.Event) {
+	switch e.Kind {
+	case follower.Applied:
+		t.add(t.applied, e.Count, t.with("applier", e.Applier))
+	case follower.Restored:
+		t.add(t.restores, 1, t.with("applier", e.Applier))
+	case follower.Failed:
+		t.add(t.failures, 1, t.with("applier", e.Applier))
+	case follower.Reset: // not counted
 	}
 }
 
-// Follow observes a Tailer's lag. It returns an error of the MeterProvider.
-func (t *Telemetry) Follow(f Tailer) error {
+// Follow observes a Tailer's lag. An error comes from the MeterProvider.
+func (t *Telemetry) Follow(f *follower.Tailer) error { return t.follow(f.Lag) }
+
+func (t *Telemetry) follow(lag func() follower.Lag) error {
 	none := metric.WithAttributes(t.own...)
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		l := f.Lag()
+		l := lag()
 		o.ObserveInt64(t.behind, l.Entries, none)
 		o.ObserveFloat64(t.lag, l.Time.Seconds(), none)
 		return nil
@@ -300,8 +307,8 @@ func (t *Telemetry) Follow(f Tailer) error {
 	return err
 }
 
-// Effects observes the effects of this process. Pass the effect.Options.Stats of all its ledgers.
-// It returns an error of the MeterProvider.
+// Effects observes this process's effects. All of this process's ledgers must share these Stats
+// (effect.Options.Stats). An error comes from the MeterProvider.
 func (t *Telemetry) Effects(s *effect.Stats) error {
 	var errs []error
 	count := func(name, text string) metric.Int64ObservableCounter {
@@ -340,8 +347,8 @@ func (t *Telemetry) Effects(s *effect.Stats) error {
 	return err
 }
 
-// Watch observes an Elector's View. It returns an error of the MeterProvider.
-func (t *Telemetry) Watch(e Elector) error {
+// Watch observes an Elector's View. An error comes from the MeterProvider.
+func (t *Telemetry) Watch(e *core.Elector) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, e.View(), e.TrustRemaining())
 		return nil
@@ -366,7 +373,7 @@ func (t *Telemetry) observe(o metric.Observer, v *core.View, trust time.Duration
 	}
 	o.ObserveInt64(t.members, int64(len(v.Members)), t.with("state", "live"))
 	o.ObserveInt64(t.members, int64(len(v.Silent)), t.with("state", "silent"))
-	o.ObserveInt64(t.members, int64(v.Troubled()), t.with("state", "troubled"))
+	o.ObserveInt64(t.members, int64(count.Troubled(v)), t.with("state", "troubled"))
 	known := 0
 	for i := range v.Shards {
 		if !strings.HasPrefix(v.Shards[i].Shard, "_") {
@@ -376,7 +383,7 @@ func (t *Telemetry) observe(o metric.Observer, v *core.View, trust time.Duration
 	unowned, reserved := v.Unowned()
 	for state, n := range map[string]int{
 		"known": known, "contended": v.Contended, "unowned": unowned, "unowned_reserved": reserved,
-		"quarantined": v.Quarantined(),
+		"quarantined": count.Quarantined(v),
 	} {
 		o.ObserveInt64(t.shards, int64(n), t.with("state", state))
 	}

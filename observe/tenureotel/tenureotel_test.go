@@ -31,11 +31,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/observe/tenureotel"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 const ttl = time.Second
 
-// collected is what an SDK has of one Telemetry.
 type collected struct {
 	*tenureotel.Telemetry
 	spans   *tracetest.SpanRecorder
@@ -56,7 +56,8 @@ func collect(t *testing.T, o tenureotel.Options) *collected {
 	return c
 }
 
-// points are the sums of each metric, with "{value}" of its attributes for each point.
+// points returns the sum of each point of each metric. A point's name includes its attributes as
+// "{value}".
 func (c *collected) points(t *testing.T) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -97,7 +98,7 @@ func (c *collected) points(t *testing.T) map[string]float64 {
 	return got
 }
 
-// run has a member with one lease, calls f with it, and ends the member.
+// run starts a member with one lease, calls f with the lease, and stops the member.
 func run(t *testing.T, c *collected, f func(t *testing.T, l *core.Lease, link *kvfault.Link)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,8 +145,7 @@ func attr(s sdktrace.ReadOnlySpan, key string) string {
 	return ""
 }
 
-// A call to the store is a span below that of the caller; what the member does by itself
-// has none.
+// A call to the store is a child of the caller's span. Calls that no caller requested have no span.
 func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 	t.Parallel()
 	c := collect(t, tenureotel.Options{Attributes: []attribute.KeyValue{attribute.String("namespace", "test")}})
@@ -159,7 +159,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 			t.Error(err)
 		}
 		span.End()
-		if _, err := l.Append(t.Context(), nil); err != nil { // nobody traces it
+		if _, err := l.Append(t.Context(), nil); err != nil { // nobody traces this call
 			t.Error(err)
 		}
 		link.SetError(kvfault.Read, errors.New("connection reset"))
@@ -169,7 +169,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 		}
 		span.End()
 		link.Heal()
-		// Those that come while one is under way travel together.
+		// Commits that arrive while another commit is in progress are sent together.
 		link.Set(kvfault.Write, kvfault.HoldRequest)
 		var all sync.WaitGroup
 		for range 3 {
@@ -214,7 +214,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 		"tenure get below caller", "tenure get below failing caller",
 	}
 	slices.Sort(got)
-	got = slices.Compact(got) // one that was sent again has a span each time
+	got = slices.Compact(got) // a repeated call has a span for each attempt
 	if !slices.Equal(got, want) || links != 1 {
 		t.Errorf("%d links, want 1, of spans\n%q, want\n%q", links, got, want)
 	}
@@ -235,7 +235,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// Every metric is observed, under the name and no other that the package comment has.
+// Exactly the metrics that the package comment lists are observed, under the listed names.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := collect(t, tenureotel.Options{})
@@ -263,21 +263,22 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v trust remains, %v heartbeats", during["tenure.trust.remaining"],
 			during["tenure.store.call.duration{beat}"])
 	}
-	h, f := c.Hooks(), c.FollowerHooks()
-	h.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}})
-	h.OnGrant(core.LeaseEvent{Former: "P"})
-	h.OnStuck(nil)
-	h.OnRefused(nil)
-	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("boom")})
-	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("stopping"), Asked: true})
-	h.OnSettled(core.Settled{Outcome: core.LeaseTransferred, Took: ttl})
-	h.OnDropped(core.Dropped{Events: 3})
-	f.OnApply(follower.Applied{Applier: "x", Entries: 4})
-	f.OnError(follower.Failure{Applier: "x"})
-	f.OnRestore(follower.Restored{Applier: "x"})
+	h := c.Hooks()
+	for _, e := range []core.Event{
+		{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}}, {Kind: core.LeaseGranted, Session: "P"},
+		{Kind: core.HandlerStuck}, {Kind: core.WriteRefused}, {Kind: core.HandlerReturned, Err: errors.New("boom")},
+		{Kind: core.HandlerReturned}, {Kind: core.LeaseTransferred, Took: ttl},
+		{Kind: core.EventsDropped, Dropped: 3},
+	} {
+		h.OnEvent(e)
+	}
+	c.FollowerEvent(follower.Event{Kind: follower.Applied, Applier: "x", Count: 4})
+	c.FollowerEvent(follower.Event{Kind: follower.Failed, Applier: "x"})
+	c.FollowerEvent(follower.Event{Kind: follower.Restored, Applier: "x"})
 	c.Refused(&fence.RefusedError{})
-	c.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: sharding.Drained}}})
-	if err := c.Follow(behind{}); err != nil {
+	c.Planned(&sharding.Outcome{Moves: []assign.Move{{Why: assign.Drained}}})
+	lag := func() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
+	if err := tenureotel.Follow(c.Telemetry, lag); err != nil {
 		t.Fatal(err)
 	}
 	after := c.points(t)
@@ -308,8 +309,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// waitingEffect has a ledger make effects: one is done after a second attempt, one is refused, one waits
-// for a person for a minute, and another is not begun.
+// waitingEffect requests four effects from a ledger. One effect is done after a second attempt, one
+// is refused, one waits a minute for a person, and one is not begun.
 func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	t.Helper()
 	l, err := effect.Open(t.Context(), lease, &effect.Options{Stats: s, MaxInDoubt: 1, BackoffMin: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -332,17 +333,12 @@ func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	t.Cleanup(l.Close)
 }
 
-// behind is a Tailer that lags.
-type behind struct{}
-
-func (behind) Lag() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
-
-// A call that nobody traces costs no allocation.
+// An untraced call costs no allocation.
 func TestUntracedCallsAllocateNothing(t *testing.T) {
 	start := collect(t, tenureotel.Options{}).Hooks().CallStart
 	ctx := t.Context()
 	if got := testing.AllocsPerRun(1000, func() {
-		if _, end := start(ctx, core.Started{Kind: "commit", Items: 1, Shard: "eu"}); end != nil {
+		if _, end := start(ctx, core.Call{Kind: "commit", Items: 1, Shard: "eu"}); end != nil {
 			t.Error("a span of a call that nobody traces")
 		}
 	}); got != 0 {

@@ -39,7 +39,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = e.Run(ctx) // it ends with the context
+	_ = e.Run(ctx) // Run ends with the context
 	families, err := registry.Gather()
 	if err != nil {
 		log.Fatal(err)

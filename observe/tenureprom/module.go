@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// provided is the input from the application or package tenurefx.
+// The application or package tenurefx provides these values.
 type provided struct {
 	fx.In
 
@@ -18,18 +18,18 @@ type provided struct {
 	Registerer prometheus.Registerer `optional:"true"`
 }
 
-// hooks joins the group of hooks that package tenurefx gives the Elector.
+// Package tenurefx passes this group of hooks to the Elector.
 type hooks struct {
 	fx.Out
 
 	Hooks core.Hooks `group:"tenure.hooks"`
 }
 
-// Module is for an application that uses package tenurefx. It provides *Metrics, which show the
-// application's *core.Elector from start to stop. It registers them with the application's
-// prometheus.Registerer, or with Prometheus' default one. If a name is already registered, the
-// start fails. In a process with several Electors, set Options.Labels. Nil options mean the
-// defaults.
+// Module provides *Metrics in an application that uses package tenurefx. The Metrics show the
+// application's *core.Elector from start to stop. Module registers the Metrics with the
+// application's prometheus.Registerer. Without such a Registerer, Module uses Prometheus' default
+// registerer. If a metric's name is already registered, the application fails to start. In a
+// process with several Electors, set Options.Labels. Nil options mean the defaults.
 func Module(o *Options) fx.Option {
 	return fx.Module("tenure.prometheus",
 		fx.Provide(

@@ -1,6 +1,7 @@
 package tenureprom
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -11,35 +12,36 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/observe/internal/count"
 	"github.com/tenure-go/tenure/observe/internal/takeover"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Options are the options of Metrics. Nil means the defaults.
+// Options configure a Metrics. Nil means the defaults.
 type Options struct {
-	// Labels are added to each series. If a process has several Electors, labels must distinguish
-	// them, for example by namespace.
+	// Labels are added to each series. If a process has several Electors, the labels must
+	// distinguish them, for example by namespace.
 	Labels prometheus.Labels
 	// PerShard adds series for each shard.
 	PerShard bool
-	// Buckets are the buckets of the histograms of calls and batches, in seconds. Default 1 ms
-	// to 10 s.
+	// Buckets are the bounds, in seconds, of the histograms for calls and batches. The default
+	// bounds range from 1 ms to 10 s.
 	Buckets []float64
 }
 
-// Elector is what Watch reads: a *core.Elector.
-type Elector interface {
+// elector is a *core.Elector or, in a test, a large View.
+type elector interface {
 	View() *core.View
 	TrustRemaining() time.Duration
 }
 
-// Tailer is what Follow reads: a *follower.Tailer.
-type Tailer interface {
+// tailer is a *follower.Tailer or, in a test, a fake.
+type tailer interface {
 	Lag() follower.Lag
 	Lags() []follower.Lag
 }
 
-// Metrics is a prometheus.Collector of one Elector. It is safe for concurrent use.
+// Metrics is a prometheus.Collector for one Elector. A Metrics is safe for concurrent use.
 type Metrics struct {
 	gauges
 	counters
@@ -48,8 +50,8 @@ type Metrics struct {
 	ended    takeover.Times
 
 	mu      sync.Mutex
-	elector Elector
-	tailers []Tailer
+	elector elector
+	tailers []tailer
 	effects *effect.Stats
 }
 
@@ -60,10 +62,9 @@ type gauges struct {
 	quarantined, leader, token, shardLag, certificate                                     *prometheus.Desc
 }
 
-// effectDescs describe the metrics that are read from Effects at each collection.
 type effectDescs struct{ waiting, oldest, begun, finished, retries, full *prometheus.Desc }
 
-// counters are fed by hooks.
+// counters are updated by hooks.
 type counters struct {
 	granted, handlerErrors, stuck, refused, beatFailures, dropped, plans, resets, fenced prometheus.Counter
 	endedBy, settled, sessions, peers, moves, applied, failures, restores                *prometheus.CounterVec
@@ -84,8 +85,9 @@ func New(o *Options) *Metrics {
 		perShard: o.PerShard, gauges: newGauges(o.Labels), counters: newCounters(o.Labels, buckets),
 		effectDescs: newEffectDescs(o.Labels),
 	}
-	// A series that begins with 1 shows no increase, so the series that alerts read begin at 0.
-	for _, k := range []core.SessionEventKind{
+	// In a series whose first value is 1, Prometheus sees no increase. The series that alerts use
+	// therefore begin at 0.
+	for _, k := range []core.EventKind{
 		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
 		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
 		core.SessionIneligible, core.SessionEligible,
@@ -98,7 +100,6 @@ func New(o *Options) *Metrics {
 	return m
 }
 
-// describer returns a function that makes descriptions with these labels.
 func describer(labels prometheus.Labels) func(name, help string, variable ...string) *prometheus.Desc {
 	return func(name, help string, variable ...string) *prometheus.Desc {
 		return prometheus.NewDesc("tenure_"+name, help, variable, labels)
@@ -193,33 +194,33 @@ func (c *counters) all() []prometheus.Collector {
 	}
 }
 
-// Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
-func (m *Metrics) Watch(e Elector) {
+// Watch makes the Metrics show an Elector's View. Metrics without an Elector have no gauges.
+func (m *Metrics) Watch(e *core.Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.elector = e
 }
 
-// Follow adds a Tailer whose lag is shown. If there are several, the metrics show the sum of
-// their entries and the longest time.
-func (m *Metrics) Follow(t Tailer) {
+// Follow adds a Tailer whose lag the Metrics show. For several Tailers, the Metrics show the total
+// lag in entries and the longest lag in time.
+func (m *Metrics) Follow(t *follower.Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tailers = append(m.tailers, t)
 }
 
-// Effects sets the effects to show. Pass the effect.Options.Stats of all ledgers of this process.
-// Without this call, there are no metrics of effects.
+// Effects sets the effects to show. All of this process's ledgers must share these Stats
+// (effect.Options.Stats). Without this call, the Metrics contain nothing about effects.
 func (m *Metrics) Effects(s *effect.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.effects = s
 }
 
-// Refused is for OnRefused of package fence.
+// Refused counts a refused write. Use this method as an OnRefused function in package fence.
 func (m *Metrics) Refused(*fence.RefusedError) { m.fenced.Inc() }
 
-// Planned is for sharding.Options.OnPlan.
+// Planned counts a plan and its moves. Use this method as sharding.Options.OnPlan.
 func (m *Metrics) Planned(o *sharding.Outcome) {
 	m.plans.Inc()
 	for i := range o.Moves {
@@ -227,41 +228,60 @@ func (m *Metrics) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks returns hooks for follower.Options.
-func (m *Metrics) FollowerHooks() follower.Hooks {
-	return follower.Hooks{
-		OnError: func(f follower.Failure) { m.failures.WithLabelValues(f.Applier).Inc() },
-		OnApply: func(a follower.Applied) {
-			m.applied.WithLabelValues(a.Applier).Add(float64(a.Entries))
-			m.applies.WithLabelValues(a.Applier).Observe(a.Took.Seconds())
-		},
-		OnRestore: func(r follower.Restored) { m.restores.WithLabelValues(r.Applier).Inc() },
-		OnReset:   func(follower.Reset) { m.resets.Inc() },
+// FollowerEvent counts a Tailer's event. Use this method as follower.Options.OnEvent.
+func (m *Metrics) FollowerEvent(e follower.Event) {
+	switch e.Kind {
+	case follower.Applied:
+		m.applied.WithLabelValues(e.Applier).Add(float64(e.Count))
+		m.applies.WithLabelValues(e.Applier).Observe(e.Took.Seconds())
+	case follower.Restored:
+		m.restores.WithLabelValues(e.Applier).Inc()
+	case follower.Failed:
+		m.failures.WithLabelValues(e.Applier).Inc()
+	case follower.Reset:
+		m.resets.Inc()
 	}
 }
 
-// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to combine these hooks with other hooks.
 func (m *Metrics) Hooks() core.Hooks {
-	return core.Hooks{
-		OnGrant:  m.onGrant,
-		OnRevoke: func(e *core.RevokedError) { m.endedBy.WithLabelValues(e.Cause).Inc() },
-		OnHandlerReturn: func(e core.LeaseEvent) {
-			if e.Err != nil && !e.Asked {
-				m.handlerErrors.Inc()
-			}
-		},
-		OnSettled: func(s core.Settled) {
-			m.settled.WithLabelValues(string(s.Outcome)).Inc()
-			if s.Took > 0 {
-				m.handover.WithLabelValues(string(s.Outcome)).Observe(s.Took.Seconds())
-			}
-		},
-		OnStuck:   func(*core.RevokedError) { m.stuck.Inc() },
-		OnRefused: func(*core.FencedError) { m.refused.Inc() },
-		OnSession: func(e core.SessionEvent) { m.sessions.WithLabelValues(string(e.Kind)).Inc() },
-		OnPeer:    m.onPeer,
-		OnCall:    m.onCall,
-		OnDropped: func(d core.Dropped) { m.dropped.Add(float64(d.Events)) },
+	return core.Hooks{OnEvent: m.onEvent, OnCall: m.onCall}
+}
+
+func (m *Metrics) onEvent(e core.Event) {
+	switch e.Kind {
+	case core.LeaseGranted:
+		m.granted.Inc()
+		if took, ok := m.ended.Took(e); ok {
+			m.takeover.Observe(took.Seconds())
+		}
+	case core.LeaseEnded:
+		if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
+			m.endedBy.WithLabelValues(r.Cause).Inc()
+		}
+	case core.HandlerReturned:
+		if e.Err != nil {
+			m.handlerErrors.Inc()
+		}
+	case core.HandlerStuck:
+		m.stuck.Inc()
+	case core.WriteRefused:
+		m.refused.Inc()
+	case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+		m.settled.WithLabelValues(string(e.Kind)).Inc()
+		if e.Took > 0 {
+			m.handover.WithLabelValues(string(e.Kind)).Observe(e.Took.Seconds())
+		}
+	case core.EventsDropped:
+		m.dropped.Add(float64(e.Dropped))
+	case core.HandlerStarted, core.HandlerStopping, core.RecordDamaged: // not counted
+	default:
+		if peer, ok := strings.CutPrefix(string(e.Kind), "peer "); ok {
+			m.peers.WithLabelValues(peer).Inc()
+			m.ended.Peer(e)
+		} else {
+			m.sessions.WithLabelValues(string(e.Kind)).Inc()
+		}
 	}
 }
 
@@ -276,18 +296,6 @@ func (m *Metrics) onCall(c core.Call) {
 	m.calls.WithLabelValues(c.Kind, outcome).Observe(c.Took.Seconds())
 	if c.Kind == "beat" && c.Err != nil {
 		m.beatFailures.Inc()
-	}
-}
-
-func (m *Metrics) onPeer(e core.PeerEvent) {
-	m.peers.WithLabelValues(string(e.Kind)).Inc()
-	m.ended.Peer(e)
-}
-
-func (m *Metrics) onGrant(e core.LeaseEvent) {
-	m.granted.Inc()
-	if took, ok := m.ended.Took(e); ok {
-		m.takeover.Observe(took.Seconds())
 	}
 }
 
@@ -350,7 +358,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	}
 	gauge(ch, m.members, float64(len(v.Members)))
 	gauge(ch, m.silent, float64(len(v.Silent)))
-	gauge(ch, m.troubled, float64(v.Troubled()))
+	gauge(ch, m.troubled, float64(count.Troubled(v)))
 	gauge(ch, m.contended, float64(v.Contended))
 	gauge(ch, m.damaged, float64(len(v.Damaged)))
 	known := 0
@@ -367,7 +375,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	unowned, reserved := v.Unowned()
 	gauge(ch, m.unowned, float64(unowned))
 	gauge(ch, m.reserved, float64(reserved))
-	gauge(ch, m.quarantined, float64(v.Quarantined()))
+	gauge(ch, m.quarantined, float64(count.Quarantined(v)))
 	states := map[core.LeaseState]int{
 		core.LeaseStarting: 0, core.LeaseHeld: 0, core.LeaseDraining: 0, core.LeaseRevoked: 0, core.LeaseStuck: 0,
 		core.LeaseReturned: 0,
@@ -383,7 +391,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	}
 }
 
-func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []Tailer) {
+func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []tailer) {
 	var entries int64
 	var longest time.Duration
 	behind := make(map[string]int64)

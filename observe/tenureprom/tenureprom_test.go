@@ -30,11 +30,12 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
 const ttl = time.Second
 
-// process is a member on a store in fake time, and its metrics.
+// process is a member, its store in fake time, and its metrics.
 type process struct {
 	*core.Elector
 	m       *tenureprom.Metrics
@@ -66,7 +67,7 @@ func start(t *testing.T, store *memory.Store, node string, h core.Handler, shard
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = p.Run(ctx) }() // some are cut off
+	go func() { defer close(ended); _ = p.Run(ctx) }() // some processes are cut off
 	p.stop = func() {
 		p.link.Heal()
 		cancel()
@@ -78,7 +79,6 @@ func start(t *testing.T, store *memory.Store, node string, h core.Handler, shard
 	return p
 }
 
-// value is the sum of a metric's series with these labels: a histogram's is its count.
 func value(t *testing.T, g prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := g.Gather()
@@ -124,7 +124,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func hold(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }
 
-// A hand-over, a failing handler, an outage and a death, as the metrics show them.
+// The metrics show a hand-over, a failing handler, an outage and a death.
 func TestMetricsOfACluster(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,8 +203,9 @@ func TestMetricsOfACluster(t *testing.T) {
 	})
 }
 
-// Effects of a leader: one that ended in each way, one that waits for a person, and one that the next
-// Do repeats. Series name no effect, and those of a leader that lost its lease are gone.
+// A leader has effects with each outcome, an effect that waits for a person, and an effect that the
+// next Do repeats. The series do not name effects. After a leader has lost its lease, its series
+// are gone.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,7 +265,6 @@ func TestEffects(t *testing.T) {
 	})
 }
 
-// big is a view of many shards.
 type big struct{ v *core.View }
 
 func (b big) View() *core.View              { return b.v }
@@ -289,7 +289,6 @@ func bigView(shards int) big {
 	return big{v}
 }
 
-// everything has each hook called with each kind of event.
 func everything(m *tenureprom.Metrics) {
 	h := m.Hooks()
 	for _, k := range []string{
@@ -301,33 +300,27 @@ func everything(m *tenureprom.Metrics) {
 		}
 	}
 	for c := fsm.CauseReleased; c <= fsm.CauseFailback; c++ {
-		h.OnRevoke(&core.RevokedError{Cause: c.String()})
+		h.OnEvent(core.Event{Kind: core.LeaseEnded, Err: &core.RevokedError{Cause: c.String()}})
 	}
-	for _, k := range []core.SessionEventKind{core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed,
-		core.SessionLapsed, core.SessionRegained, core.SessionLost, core.SessionHalted, core.SessionFailedOver,
-		core.SessionStoreLost, core.SessionCallFailed} {
-		h.OnSession(core.SessionEvent{Kind: k})
-	}
-	for _, k := range []core.PeerEventKind{
-		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted,
+	for _, k := range []core.EventKind{
+		core.HandlerStarted, core.HandlerStopping, core.HandlerReturned, core.HandlerStuck, core.WriteRefused,
+		core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown,
+		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
+		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
+		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted, core.RecordDamaged, core.EventsDropped,
 	} {
-		h.OnPeer(core.PeerEvent{Kind: k, Peer: core.Member{Session: "P"}})
+		h.OnEvent(core.Event{Kind: k, Peer: core.Member{Session: "P"}, Took: time.Second, Dropped: 2})
 	}
-	h.OnGrant(core.LeaseEvent{Former: "P"})
-	for _, o := range []core.LeaseOutcome{core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused,
-		core.LeaseUnknown} {
-		h.OnSettled(core.Settled{Outcome: o, Took: time.Second})
+	h.OnEvent(core.Event{Kind: core.LeaseGranted, Session: "P"})
+	for _, e := range []follower.Event{
+		{Kind: follower.Applied, Applier: "x", Count: 5}, {Kind: follower.Failed, Applier: "x"}, {Kind: follower.Failed},
+		{Kind: follower.Restored, Applier: "x"}, {Kind: follower.Reset},
+	} {
+		m.FollowerEvent(e)
 	}
-	h.OnDropped(core.Dropped{Events: 2})
-	f := m.FollowerHooks()
-	f.OnApply(follower.Applied{Applier: "x", Entries: 5})
-	f.OnError(follower.Failure{Applier: "x"})
-	f.OnError(follower.Failure{})
-	f.OnRestore(follower.Restored{Applier: "x"})
-	f.OnReset(follower.Reset{})
 	m.Refused(&fence.RefusedError{})
-	for why := sharding.Orphaned; why <= sharding.TakenOver; why++ {
-		m.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: why}}})
+	for why := assign.Orphaned; why <= assign.TakenOver; why++ {
+		m.Planned(&sharding.Outcome{Moves: []assign.Move{{Why: why}}})
 	}
 }
 
@@ -337,8 +330,7 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m)
 	b := bigView(shards)
-	m.Watch(b)
-	m.Follow(b)
+	m.Show(b, b)
 	m.Effects(&effect.Stats{})
 	everything(m)
 	families, err := reg.Gather()
@@ -351,14 +343,15 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 		for _, s := range f.GetMetric() {
 			series++
 			if h := s.GetHistogram(); h != nil {
-				series += len(h.GetBucket()) + 2 // +Inf, the sum and the count, which is the one above
+				series += len(h.GetBucket()) + 2 // +Inf and the sum; the count is the series above
 			}
 		}
 	}
 	return series, names
 }
 
-// The series of everything that can happen, on a member that owns 10,000 shards.
+// TestSeries counts the series of a member that owns 10,000 shards after everything that can happen
+// has happened.
 func TestSeries(t *testing.T) {
 	t.Parallel()
 	bounded, _ := gather(t, nil, 10_000)
@@ -370,7 +363,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// The package comment names every metric, and no other.
+// The package comment names exactly the metrics that exist.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	_, names := gather(t, &tenureprom.Options{PerShard: true}, 1)
@@ -387,7 +380,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// BenchmarkOnCall is what a call costs the goroutine of the hooks, beside the members' own.
+// BenchmarkOnCall measures how long a call occupies the goroutine of the hooks.
 func BenchmarkOnCall(b *testing.B) {
 	h := tenureprom.New(nil).Hooks()
 	b.ReportAllocs()
@@ -396,10 +389,11 @@ func BenchmarkOnCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCollect is one scrape of a member that knows 10,000 shards.
+// BenchmarkCollect measures one scrape of a member that knows 10,000 shards.
 func BenchmarkCollect(b *testing.B) {
 	m := tenureprom.New(nil)
-	m.Watch(bigView(10_000))
+	view := bigView(10_000)
+	m.Show(view, view)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m)
 	for b.Loop() {

@@ -1,5 +1,4 @@
-// Package takeover uses only hooks to measure how long shards had no owner after their member
-// ended.
+// Package takeover uses hooks to measure how long shards had no owner after an owner died.
 package takeover
 
 import (
@@ -9,18 +8,17 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxEnded limits the members whose end is remembered.
 const maxEnded = 1024
 
-// Times are the last signs of life of members that are silent or gone. The zero value is ready for
-// use. Times is safe for concurrent use.
+// Times records when each silent or departed member gave its last sign of life. The zero value is
+// ready for use. A Times is safe for concurrent use.
 type Times struct {
 	mu    sync.Mutex
 	ended map[core.SessionID]time.Time
 }
 
-// Peer is for Hooks.OnPeer.
-func (t *Times) Peer(e core.PeerEvent) {
+// Peer records an event that concerns another member.
+func (t *Times) Peer(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := e.Peer.Session
@@ -31,7 +29,7 @@ func (t *Times) Peer(e core.PeerEvent) {
 		delete(t.ended, id)
 		return
 	case core.PeerSilent:
-		at, known = at.Add(-e.Peer.TTL), false // it may have been silent before and returned
+		at, known = at.Add(-e.Peer.TTL), false // the member may have been silent before and returned
 	case core.PeerDead, core.PeerEvicted, core.PeerGone:
 	default:
 		return
@@ -51,14 +49,14 @@ func (t *Times) Peer(e core.PeerEvent) {
 	t.ended[id] = at
 }
 
-// Took returns, for an event of Hooks.OnGrant, the time since the previous owner's last sign of
-// life. ok is false if the shard was not taken over.
-func (t *Times) Took(e core.LeaseEvent) (took time.Duration, ok bool) {
-	if e.Former == "" {
+// Took returns the time from the previous owner's last sign of life until a core.LeaseGranted
+// event. If the shard was not taken over from an owner, ok is false.
+func (t *Times) Took(e core.Event) (took time.Duration, ok bool) {
+	if e.Session == "" {
 		return 0, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, ok := t.ended[e.Former]
+	at, ok := t.ended[e.Session]
 	return time.Since(at), ok
 }

@@ -1,0 +1,3 @@
+package tenureotel
+
+var Follow = (*Telemetry).follow
