@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestQuick runs the rows in their quick form on each store that is there: everything
-// is measured but for the rows that are not for a contender. Those that wait for long
-// TTLs or polls have two rows only.
+// TestQuick runs the rows in their quick form on each available store, and checks that every row
+// that applies to a contender is measured. For contenders with a TTL of more than two seconds,
+// TestQuick runs only two rows.
 func TestQuick(t *testing.T) {
 	t.Parallel()
 	for _, s := range stores() {
@@ -56,11 +56,11 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// started is the store's server, until the test ends.
+// started returns the store's server, which runs until the test ends.
 func started(t *testing.T, s *store) *running {
 	t.Helper()
 	on, err := s.start(t.Context())
-	// Package servers has no Redis, so nobody can require it.
+	// Package servers has no Redis server, so no environment can require one.
 	if errors.Is(err, servers.ErrUnavailable) && (s.name == "redis" || !servers.Required(servers.Kind(s.name))) {
 		t.Skip(err)
 	}
@@ -104,7 +104,7 @@ func checkRow(t *testing.T, s *store, w row) {
 	}
 }
 
-// made are results of two stores, one of which is missing.
+// made returns results for two stores, one of which is missing.
 func made() (*results, *plan) {
 	ours := contender{name: "Tenure", ours: true}
 	p := &plan{
@@ -168,7 +168,7 @@ Not measured: server is not available.
 	}
 }
 
-// TestOthers: what another process does is seen.
+// TestOthers checks that the function others measures another process's use of a core.
 func TestOthers(t *testing.T) {
 	if cpuTime() == 0 {
 		t.Skip("the system does not tell what its cores do")
@@ -200,8 +200,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestPublish writes a document twice: all outside of the marks stays, and every
-// picture that it names is there, and is XML.
+// TestPublish writes a document twice. The text outside the marks must stay the same, and every
+// picture in the document must exist and be XML.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "doc.md")

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// point is one line of a chart: a median with its smallest and largest value.
+// A point is one line of a chart, with its median, minimum and maximum values.
 type point struct {
-	group, label      string // a group's name stands before its first line
+	group, label      string // the group's name is shown before its first line
 	ours              bool
 	median, low, high float64
 	text              string
@@ -19,13 +19,13 @@ type point struct {
 const (
 	chartWidth = 760.0
 	chartLeft  = 300.0 // where the axis begins
-	chartRight = 640.0 // where it ends: the figure stands behind it
+	chartRight = 640.0 // where the axis ends, followed by the figure
 	lineHeight = 20.0
 	chartTop   = 44.0
 )
 
-// chartStyle has colours for light and dark pages. The picture has its own background, so that it
-// stays readable if the page does not follow the system's choice.
+// The picture has a background, so that it is readable on a page that does not follow the system's
+// color scheme.
 const chartStyle = `
 .page{fill:#ffffff;stroke:#d0d7de}.text{fill:#1f2328}.faint{fill:#59636e}.grid{stroke:#d0d7de}
 .ours{fill:#0969da;stroke:#0969da}.peer{fill:#bc4c00;stroke:#bc4c00}
@@ -35,7 +35,7 @@ const chartStyle = `
 text{font:13px system-ui,sans-serif}.title{font-weight:600}.faint{font-size:11px}
 `
 
-// chart draws points on a logarithmic axis, each with the range of its rounds.
+// The axis is logarithmic, and each point shows the range of its values in all rounds.
 func chart(out io.Writer, title string, points []point) error {
 	low, high := decades(points)
 	x := func(v float64) float64 {
@@ -75,7 +75,7 @@ func chart(out io.Writer, title string, points []point) error {
 	return w.err
 }
 
-// decades returns the powers of ten around all points.
+// decades returns the powers of ten that bound all points.
 func decades(points []point) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, p := range points {
@@ -107,7 +107,7 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// printer keeps the first error.
+// A printer keeps the first write error.
 type printer struct {
 	out io.Writer
 	err error
@@ -119,8 +119,7 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// points returns the points of one chart: the measurements of each of its rows and stores. It
-// leaves out zeros, which a logarithmic axis lacks.
+// Zeros are omitted, because a logarithmic axis cannot show them.
 func (r *results) points(p *plan, name string) (points []point) {
 	for _, w := range p.rows {
 		if w.chart != name {

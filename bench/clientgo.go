@@ -17,15 +17,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The durations of Kubernetes' own components. The record has whole seconds.
+// Kubernetes components use these durations. The record contains whole seconds.
 const (
 	clientGoLease = 15 * time.Second
 	clientGoRenew = 10 * time.Second
 	clientGoRetry = 2 * time.Second
 )
 
-// joinClientGo makes an elector for each shard, whose record is a key of etcd, because there is no
-// Kubernetes here. It ignores at.TTL.
+// joinClientGo creates an elector for each shard. Because the benchmark runs without Kubernetes,
+// the elector's record is an etcd key. The place's TTL is ignored.
 func joinClientGo(_ context.Context, at place) (member, error) {
 	client, err := etcdClient(at.DSN)
 	if err != nil {
@@ -76,13 +76,13 @@ func joinClientGo(_ context.Context, at place) (member, error) {
 	return l, nil
 }
 
-// keyLock is a resourcelock.Interface on one key of etcd.
+// A keyLock is a resourcelock.Interface that uses one etcd key.
 type keyLock struct {
 	client        *clientv3.Client
 	key, identity string
 
 	mu       sync.Mutex
-	revision int64 // of the record last read or written; 0: none
+	revision int64 // revision of the record last read or written; 0: none
 }
 
 func (k *keyLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {

@@ -34,10 +34,10 @@ func consulStore() *store {
 				}
 				return fmt.Sprint(self["Config"]["Version"]), nil
 			}
-			// The server does not count its requests: a proxy does.
+			// The server does not count its requests, so a proxy counts them.
 			var calls atomic.Int64
 			proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: r.dsn})
-			proxy.ErrorLog = log.New(io.Discard, "", 0) // cancelled calls of members
+			proxy.ErrorLog = log.New(io.Discard, "", 0) // canceled calls of members
 			counting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				calls.Add(1)
 				proxy.ServeHTTP(w, req)
@@ -63,7 +63,7 @@ func consulClient(addr string) (*api.Client, error) {
 	return api.NewClient(c)
 }
 
-// joinConsulLock makes one session for all locks, with the default lock delay of a session, 15 s.
+// One session holds all of a member's locks, with the default lock delay of 15 s.
 func joinConsulLock(_ context.Context, at place) (member, error) {
 	client, err := consulClient(at.DSN)
 	if err != nil {
@@ -76,7 +76,7 @@ func joinConsulLock(_ context.Context, at place) (member, error) {
 	l := newLocks(at)
 	renewed := make(chan error, 1)
 	go func() { renewed <- client.Session().RenewPeriodic(at.TTL.String(), id, nil, l.ctx.Done()) }()
-	l.leave = func() error { return <-renewed } // it destroys the session
+	l.leave = func() error { return <-renewed } // the end of renewal destroys the session
 	l.take = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
 		key := at.Namespace + "/" + shard
 		lock, err := client.LockOpts(&api.LockOptions{Key: key, Session: id})

@@ -52,8 +52,8 @@ func etcdConfig(addr string) clientv3.Config {
 
 func etcdClient(addr string) (*clientv3.Client, error) { return clientv3.New(etcdConfig(addr)) }
 
-// etcdCalls returns the number of messages that the server's methods received, including messages
-// of streams.
+// etcdCalls returns the number of messages that the server's methods have received, including
+// messages on streams.
 func etcdCalls(ctx context.Context, addr string) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
@@ -81,7 +81,7 @@ func etcdCalls(ctx context.Context, addr string) (int64, error) {
 	return int64(calls), nil
 }
 
-// etcdSession makes one session for everything of a member, as etcd's documentation advises.
+// One session holds all of a member's locks, as etcd's documentation advises.
 func etcdSession(at place) (*locks, *clientv3.Client, *concurrency.Session, error) {
 	client, err := etcdClient(at.DSN)
 	if err != nil {
@@ -106,7 +106,7 @@ func joinMutex(_ context.Context, at place) (member, error) {
 		if err := m.Lock(ctx); err != nil {
 			return nil, nil, err
 		}
-		return nil, m.Unlock, nil // only rows of locks use it, and they write nothing
+		return nil, m.Unlock, nil // only rows of locks use it, and these rows write nothing
 	}
 	return l, nil
 }

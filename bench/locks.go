@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// locker is a member that locks names for a moment.
 type locker interface {
 	member
-	// lock waits until it has the name. unlock returns once the store has it back.
+	// The unlock function returns when the store has recorded the release.
 	lock(ctx context.Context, name string) (unlock func(ctx context.Context) error, err error)
 }
 
@@ -34,7 +33,7 @@ func (p *polled) lock(ctx context.Context, name string) (unlock func(ctx context
 	return p.once(ctx, name)
 }
 
-// locker makes a member that locks. It has locked once, so its session exists.
+// The new member has already locked a name once, so its session exists.
 func (b *bout) locker(ctx context.Context, errp *error) (locker, func(), error) {
 	at := b.place(usual)
 	m, err := b.contender.join(ctx, at)
@@ -70,7 +69,7 @@ const (
 	locksFor  = 3 * time.Second
 )
 
-// lockAlone lets one goroutine lock and unlock free names, one after the other.
+// A single goroutine locks and unlocks free names in sequence.
 func lockAlone(ctx context.Context, b *bout) ([]float64, error) {
 	f, err := lockFresh(ctx, b, 1)
 	if err != nil {
@@ -79,11 +78,11 @@ func lockAlone(ctx context.Context, b *bout) ([]float64, error) {
 	return []float64{f[1], f[0]}, nil
 }
 
-// lockMany lets many goroutines of one member lock and unlock free names concurrently.
+// Many goroutines of one member concurrently lock and unlock free names.
 func lockMany(ctx context.Context, b *bout) ([]float64, error) { return lockFresh(ctx, b, b.size(64)) }
 
-// lockFresh lets goroutines lock and unlock names that were never locked before. It returns how
-// many a second, and the quantiles of a lock and its unlock together.
+// Goroutines lock and unlock names that have never been locked. The figures are the number of names
+// per second, and quantiles of the time to lock and unlock a name.
 func lockFresh(ctx context.Context, b *bout, goroutines int) (_ []float64, err error) {
 	l, leave, err := b.locker(ctx, &err)
 	if err != nil {
@@ -118,9 +117,9 @@ func lockFresh(ctx context.Context, b *bout, goroutines int) (_ []float64, err e
 	return append([]float64{float64(len(total)) / to.Sub(from).Seconds()}, quantiles(total)...), nil
 }
 
-// lockHandOver measures from the call that unlocks to the return of the other member's waiting
-// call. It returns the median and the slowest. For Tenure it alternates with a shard's hand-over,
-// from the call to the successor's grant, and returns the median of that, too.
+// lockHandOver measures the time from an unlock call until the other member's waiting call returns.
+// The figures are the median and the maximum. For Tenure, these calls alternate with hand-overs of
+// a shard, and a third figure is the hand-overs' median time from the call to the grant.
 func lockHandOver(ctx context.Context, b *bout) (_ []float64, err error) {
 	var members [2]locker
 	for i := range members {
@@ -163,7 +162,8 @@ func lockHandOver(ctx context.Context, b *bout) (_ []float64, err error) {
 	return figures, nil
 }
 
-// pass lets a member wait for a name, and then unlocks it. next unlocks the name for that member.
+// A member waits for a name, which is then unlocked for that member. The returned function releases
+// the member's lock.
 func pass(ctx context.Context, to locker, name string, unlock func(context.Context) error,
 ) (next func(context.Context) error, took time.Duration, err error) {
 	type result struct {
@@ -189,7 +189,7 @@ func pass(ctx context.Context, to locker, name string, unlock func(context.Conte
 	}
 }
 
-// passShard hands a shard over. If first is set, no member has it yet.
+// If first is set, no member has the shard yet.
 func passShard(ctx context.Context, to, from *tenureMember, first bool) (time.Duration, error) {
 	const shard = "moved"
 	won := make(chan time.Time, 1)

@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// machine describes the machine of the figures.
 type machine struct {
 	began      time.Time
 	commit     string
@@ -29,23 +28,24 @@ func look(ctx context.Context) machine {
 }
 
 const (
-	// quietShare is the share of one core that other programs may use while nothing of ours runs.
-	// On a busier machine figures cannot be compared.
+	// While no program in this measurement runs, other programs may use this share of a core.
+	// Figures from a busier machine cannot be compared.
 	quietShare = 0.15
-	// quietWait is how long a row waits for a busy machine to become quiet.
+	// A row waits for up to this time until a busy machine is quiet.
 	quietWait = time.Minute
-	// quietLook is how long one look takes.
+	// One measurement of the machine's load takes this time.
 	quietLook = 500 * time.Millisecond
 )
 
-// conditions describe the machine around one row on one store, while no server of this program ran.
+// The conditions are measured before and after a row on a store, while no server of this program is
+// running.
 type conditions struct {
-	flush  time.Duration // the median of one fdatasync before it; 0: unknown
-	before float64       // the share of one core that others used
+	flush  time.Duration // the median time of an fdatasync before the row; 0: unknown
+	before float64       // the share of one core that other programs used
 	after  float64
 }
 
-// busy returns why the figures do not count, or "".
+// If other programs used too much of a core, busy returns the reason to withhold the figures.
 func (c conditions) busy() string {
 	for _, at := range []struct {
 		when  string
@@ -58,8 +58,7 @@ func (c conditions) busy() string {
 	return ""
 }
 
-// calm waits until the machine is quiet, at most quietWait, and returns the share of one core that
-// others use.
+// calm waits until the machine is quiet or quietWait has passed.
 func calm(ctx context.Context) (share float64, err error) {
 	for until := time.Now().Add(quietWait); ; {
 		if share, err = others(ctx); err != nil || share <= quietShare || time.Now().After(until) {
@@ -68,8 +67,8 @@ func calm(ctx context.Context) (share float64, err error) {
 	}
 }
 
-// others returns the share of one core that is used while this process waits, or 0 if the system
-// does not report it.
+// The result is the share of a core that other programs use while this process waits, or 0 if it is
+// unknown.
 func others(ctx context.Context) (share float64, err error) {
 	began, before := time.Now(), cpuTime()
 	if err := pause(ctx, quietLook); err != nil {
@@ -78,13 +77,13 @@ func others(ctx context.Context) (share float64, err error) {
 	return float64(cpuTime()-before) / float64(time.Since(began)), nil
 }
 
-// ticks is the unit of /proc/stat, which is the same on every Linux.
+// The unit of /proc/stat is the same on every Linux system.
 const ticks = time.Second / 100
 
-// cpuTime returns how long the cores have worked since the machine began. It includes time that the
-// host reports as given to other machines.
+// cpuTime returns the time for which the cores have been busy since the machine started. It
+// includes time that the host gave to other virtual machines.
 func cpuTime() time.Duration {
-	const idle, iowait, guest = 3, 4, 8 // guests' time is among the users'
+	const idle, iowait, guest = 3, 4, 8 // users' time includes guests' time
 	var n int64
 	for i, field := range strings.Fields(strings.TrimPrefix(first("/proc/stat"), "cpu")) {
 		v, err := strconv.ParseInt(field, 10, 64)
@@ -98,7 +97,6 @@ func cpuTime() time.Duration {
 	return time.Duration(n) * ticks
 }
 
-// describe writes a list, at the end of the measurement.
 func (m machine) describe(out *bytes.Buffer, command string) {
 	fmt.Fprintf(out, "* %s, %d cores, %s of memory, Linux %s\n", cmp.Or(proc("cpuinfo", "model name"), runtime.GOARCH),
 		runtime.NumCPU(), cmp.Or(proc("meminfo", "MemTotal"), "an unknown amount"), first("/proc/sys/kernel/osrelease"))
@@ -123,7 +121,7 @@ func load() string {
 	return strings.Join(fields[:min(3, len(fields))], " ")
 }
 
-// proc returns a field of a file in /proc with lines of "name: value".
+// The file's lines have the form "name: value".
 func proc(file, name string) string {
 	text, err := os.ReadFile("/proc/" + file)
 	if err != nil {
@@ -137,7 +135,7 @@ func proc(file, name string) string {
 	return ""
 }
 
-// syncTime returns the median time of a write to the disk, or 0 if it cannot be measured.
+// syncTime returns the median time for a disk write, or 0 if the time cannot be measured.
 func syncTime() time.Duration {
 	f, err := os.CreateTemp("", "tenure-bench-")
 	if err != nil {
@@ -167,7 +165,6 @@ func commit(ctx context.Context) string {
 	return "at " + strings.TrimSpace(string(out))
 }
 
-// libraries returns the measured clients with their versions.
 func libraries() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

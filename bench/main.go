@@ -76,7 +76,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return r.publish(p, *update, text.Bytes())
 }
 
-// chosen returns the elements that the list names, or all.
+// An empty list selects all elements.
 func chosen[T any](all []T, list string, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil
@@ -92,13 +92,13 @@ func chosen[T any](all []T, list string, name func(T) string) ([]T, error) {
 	return some, nil
 }
 
-// The results stand between these lines of the document.
+// The results are between these lines in the document.
 const (
 	beginMark = "<!-- begin results: written by bench -->\n"
 	endMark   = "<!-- end results -->\n"
 )
 
-// charts returns the pictures of the document: the name that rows refer to, and the title.
+// Each chart has a title, and a name to which rows refer.
 func charts() [][2]string {
 	return [][2]string{
 		{"acquire", "Time to acquire, in ms"},
@@ -113,8 +113,8 @@ func charts() [][2]string {
 	}
 }
 
-// publish writes the text into the document, and a chart of each kind of row into the folder beside
-// it.
+// publish inserts the text into the document, and writes a chart for each kind of row to the
+// adjacent folder.
 func (r *results) publish(p *plan, path string, text []byte) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -147,7 +147,6 @@ func (r *results) publish(p *plan, path string, text []byte) error {
 	return os.WriteFile(path, updated, 0o644)
 }
 
-// between replaces the text between the marks.
 func between(document, text []byte) ([]byte, error) {
 	before, rest, begun := bytes.Cut(document, []byte(beginMark))
 	_, after, ended := bytes.Cut(rest, []byte(endMark))

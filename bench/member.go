@@ -9,76 +9,76 @@ import (
 	"time"
 )
 
-// contender is one way to own shards: Tenure, or what a user of the store would pick.
+// A contender is either Tenure or an alternative that the store's users choose.
 type contender struct {
 	name string
 	ours bool
-	// ttl is the shortest TTL that it is used with, for the row of crashes; 0: it has none.
+	// The takeover row uses this TTL, the shortest that suits the contender. The value 0 means that
+	// the contender has no TTL.
 	ttl time.Duration
-	// most is the number of shards that one member may contend for; 0: any. why is the reason.
+	// A member contends for at most this number of shards, or for any number if the limit is 0.
 	most int
 	why  string
-	// waits is the number of shards in the row of memory; 0: 1,000.
+	// This is the number of shards in the memory row. The value 0 means 1,000.
 	waits int
-	// onlyShards and onlyLocks restrict it to some of the rows.
+	// These fields restrict the contender to the rows for shards or locks.
 	onlyShards, onlyLocks bool
 
 	join func(ctx context.Context, at place) (member, error)
 }
 
-// place is where a member takes part. Processes get it as JSON.
+// Member processes read their place as JSON.
 type place struct {
 	DSN       string
 	Namespace string // a name, without "/"
 	Node      string
 	TTL       time.Duration
 	traces    string // the directory for traces of a Tenure member; empty: no traces
-	// fail reports an error that a member cannot return. Calling it once is enough.
+	// Members call fail with errors that they cannot return. One call is enough.
 	fail func(error)
 }
 
-// member is one process's part in an election, with its own connections. Methods are safe for
-// concurrent use.
+// A member is one process's part in an election, with separate connections. Its methods are safe
+// for concurrent use.
 type member interface {
-	// want contends for the shards, and returns. Any goroutine may call won, for each grant.
+	// For each grant, any goroutine may call won.
 	want(shards []string, won func(grant)) error
-	// release gives back a held shard, and ends the contention for it.
+	// Releasing a held shard also ends the contention for it.
 	release(ctx context.Context, shard string) error
-	// close ends everything. Its shards may stay held until the TTL is over.
+	// The shards of a closed member may stay held until the TTL has passed.
 	close() error
 }
 
-// grant is a shard that a member owns. write writes once, under the best fence of this way of
-// owning.
+// A grant is a shard that a member owns. Its write function makes one write, under the best fence
+// that the contender has.
 type grant struct {
 	shard string
 	write func(ctx context.Context) error
 }
 
-// body returns the content of one write.
 func body() []byte { return make([]byte, 128) }
 
-// locks is a member of a peer whose lock is one blocking call for each shard.
+// Contenders that make one blocking call for each shard use locks as their member.
 type locks struct {
 	at place
-	// take blocks until it has the shard, or ctx ends. unlock gives it back.
+	// The call blocks until the member owns the shard or ctx ends.
 	take func(ctx context.Context, shard string) (write, unlock func(ctx context.Context) error, err error)
-	// leave ends what the locks share, and so every lock. It runs after ctx has ended.
+	// After ctx ends, leave closes the locks' shared resources, and thus ends every lock.
 	leave func() error
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	calls  sync.WaitGroup
-	first  chan struct{} // tokens of calls that do not wait yet
+	first  chan struct{} // has a token for each call that does not wait yet
 
 	mu   sync.Mutex
 	held map[string]func(ctx context.Context) error
 }
 
 const (
-	// atOnce is the number of calls of take under way, except those that wait.
+	// This is the maximum number of concurrent calls to take, without those that are waiting.
 	atOnce = 64
-	// patience is the time after which a call of take counts as waiting.
+	// After this time, a call to take counts as waiting.
 	patience = 50 * time.Millisecond
 )
 
@@ -132,16 +132,15 @@ func (l *locks) close() error {
 	return err
 }
 
-// polled is a member of a peer that asks repeatedly for everything that it wants.
+// Contenders that poll for shards use polled as their member.
 type polled struct {
 	at place
-	// take claims the free ones of the wanted shards. keep renews the held ones. give gives one
-	// back. leave closes the connections.
+	// Calling take claims the wanted shards that are free. Calling keep renews the held shards.
 	take  func(ctx context.Context, wanted []string) ([]grant, error)
 	keep  func(ctx context.Context, held []string) error
 	give  func(ctx context.Context, shard string) error
 	leave func()
-	// once locks one name briefly, apart from the others.
+	// Names are locked briefly, and independently of the shards.
 	once func(ctx context.Context, name string) (unlock func(ctx context.Context) error, err error)
 
 	stop context.CancelFunc
@@ -153,7 +152,7 @@ type polled struct {
 	held   map[string]bool
 }
 
-// pollsPerTTL is how often it polls: about as often as client-go by default.
+// pollsPerTTL is the number of polls within a TTL, which is similar to client-go's default.
 const pollsPerTTL = 8
 
 func (p *polled) start() {
@@ -183,7 +182,7 @@ func (p *polled) start() {
 	}()
 }
 
-// names returns the wanted shards, or the held ones.
+// The result contains the held shards, or the wanted shards that are not held.
 func (p *polled) names(wanted bool) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -58,7 +58,7 @@ CREATE TABLE lease (namespace text, name text, holder text, token bigint, expire
 	PRIMARY KEY (namespace, name));
 CREATE TABLE written (namespace text, name text, body bytea)`
 
-// leasePool returns a pool with room for a connection of each goroutine that locks.
+// The pool has a connection for each goroutine that takes locks.
 func leasePool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -68,8 +68,9 @@ func leasePool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, c)
 }
 
-// joinLeaseRow makes a member with the lease row that many applications have. A holder renews its
-// rows, and the others ask for expired ones. One statement does it for all shards.
+// joinLeaseRow creates a member that uses a lease row for each shard, as many applications do. A
+// holder renews all of its rows with one statement, and other members claim expired rows with one
+// statement.
 func joinLeaseRow(ctx context.Context, at place) (member, error) {
 	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {
@@ -123,9 +124,9 @@ WHERE lease.expires < now()`, at.Namespace, at.Node, name, at.TTL)
 	return p, nil
 }
 
-// joinAdvisory makes a member that holds advisory locks on one connection, whose end releases them.
-// It polls for locks that others hold. A lock that is held briefly is waited for, on a connection
-// of the pool.
+// joinAdvisory creates a member that holds advisory locks on one connection. When that connection
+// ends, the server releases the locks. The member polls for locks that other members hold. It waits
+// for brief locks on a connection from the pool.
 func joinAdvisory(ctx context.Context, at place) (member, error) {
 	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {

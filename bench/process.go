@@ -12,17 +12,16 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// memberVariable is set in the environment of a process that is a member.
+// This environment variable makes a process a member.
 const memberVariable = "TENURE_BENCH_MEMBER"
 
-// orders are the first line of a member process's input.
+// A member process reads its orders from the first line of its input.
 type orders struct {
 	Store, Contender string
 	At               place
 	Shard            string
 }
 
-// report is a line of a member process's output.
 type report struct{ Held bool }
 
 // memberProcess owns the shard until its input ends or the process is killed.
@@ -64,7 +63,7 @@ func find(storeName, name string) (contender, error) {
 	return contender{}, fmt.Errorf("store %q has no contender %q", storeName, name)
 }
 
-// holder starts a member process, and returns once it owns the shard.
+// holder starts a member process and returns when it owns the shard.
 func holder(ctx context.Context, o orders) (*harness.Process, error) {
 	held := make(chan struct{}, 1)
 	p, err := harness.Start(o.At.Node, memberVariable, o, (*exec.Cmd).Start, func(r *harness.Reader) {

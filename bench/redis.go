@@ -35,7 +35,7 @@ func redisStore() *store {
 	}
 }
 
-// startRedis starts a server that writes each change to its disk, as the other stores do.
+// Like the other stores, the server flushes each change to disk.
 func startRedis(ctx context.Context) (r *running, err error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -77,8 +77,8 @@ func startRedis(ctx context.Context) (r *running, err error) {
 	return r, nil
 }
 
-// monitor counts the commands that a server receives. It leaves out commands that scripts run,
-// which the server's own counters include.
+// A monitor counts the commands that a server receives. Unlike the server's counters, it omits
+// commands run by scripts.
 type monitor struct {
 	client *redis.Client
 	socket string
@@ -88,8 +88,8 @@ type monitor struct {
 	n      int64
 }
 
-// calls sends a command, and counts the commands up to it. The server keeps commands that were not
-// read yet.
+// The method sends a command and counts the commands up to this one. The server keeps commands that
+// the monitor has not read yet.
 func (m *monitor) calls(ctx context.Context) (int64, error) {
 	if m.conn == nil {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", m.socket)
@@ -132,8 +132,8 @@ func (m *monitor) close() error {
 	return m.conn.Close()
 }
 
-// joinRedsync makes a mutex for each shard, with the default retries, and extends each three times
-// within the TTL.
+// Each shard has a mutex, which is extended three times within the TTL. The delay between retries
+// is the default.
 func joinRedsync(_ context.Context, at place) (member, error) {
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: at.DSN, PoolSize: atOnce})
 	rs := redsync.New(goredis.NewPool(client))

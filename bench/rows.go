@@ -16,27 +16,25 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// row is one thing to measure.
 type row struct {
 	name, title string
-	chart       string   // rows with one name share a chart, of their first figure
-	figures     []figure // of each measurement
-	rounds      int      // at most; 0: any number
-	cold        bool     // no round before those that count
-	together    bool     // all rounds and contenders concurrently, because it waits more than it works
-	counts      bool     // all stores concurrently, because it measures no time
-	locks       bool     // it locks names briefly, and has no shards
+	chart       string   // rows with the same name share a chart of their first figure
+	figures     []figure // the figures of each measurement
+	rounds      int      // the largest number of rounds; 0: any number
+	cold        bool     // there is no warm-up round
+	together    bool     // all rounds and contenders run concurrently, because the row mostly waits
+	counts      bool     // all stores run concurrently, because the row measures no time
+	locks       bool     // the row locks names briefly, and has no shards
 	limit       time.Duration
 	measure     func(ctx context.Context, b *bout) ([]float64, error)
 }
 
-// figure is one number of a measurement, and how it is written.
 type figure struct {
-	name  string // empty: the unit says it
+	name  string // empty if the unit is enough
 	write func(float64) string
 }
 
-// bout is one measurement of one contender.
+// A bout is a single measurement of one contender.
 type bout struct {
 	store *store
 	on    *running
@@ -48,7 +46,7 @@ type bout struct {
 	nodes atomic.Int64
 }
 
-// errNone means that the row is not for this contender.
+// errNone means that the row does not apply to this contender.
 var errNone = errors.New("no such thing")
 
 func millis(v float64) string { return fmt.Sprintf("%s ms", number(v)) }
@@ -105,7 +103,7 @@ func rows() []row {
 	}
 }
 
-// size returns n, or less in a quick run.
+// In a quick run, the size is at most 20.
 func (b *bout) size(n int) int {
 	if b.quick {
 		return min(n, 20)
@@ -113,7 +111,7 @@ func (b *bout) size(n int) int {
 	return n
 }
 
-// length returns d, or less in a quick run.
+// In a quick run, the duration is at most 300 ms.
 func (b *bout) length(d time.Duration) time.Duration {
 	if b.quick {
 		return min(d, 300*time.Millisecond)
@@ -121,16 +119,15 @@ func (b *bout) length(d time.Duration) time.Duration {
 	return d
 }
 
-// usual is the TTL of rows that kill no process.
+// Rows that kill no process use this TTL.
 const usual = 10 * time.Second
 
-// place returns where the next member takes part.
 func (b *bout) place(ttl time.Duration) place {
 	return place{DSN: b.serve, Namespace: b.name, Node: fmt.Sprint("n", b.nodes.Add(1)), TTL: ttl, fail: b.fail}
 }
 
-// join makes a member that has a session, because it holds a shard that no other member wants.
-// leave closes it, and adds its error to errp.
+// The new member has a session, because it holds a shard that no other member wants. The returned
+// function closes the member, and adds any error to errp.
 func (b *bout) join(ctx context.Context, errp *error) (m member, leave func(), err error) {
 	return b.joinAt(ctx, b.place(usual), errp)
 }
@@ -147,7 +144,7 @@ func (b *bout) joinAt(ctx context.Context, at place, errp *error) (m member, lea
 	return m, leave, nil
 }
 
-// hold wants shards, and returns once all are held.
+// The member contends for the shards, and the result is the time until it holds all of them.
 func (b *bout) hold(ctx context.Context, m member, shards ...string) (time.Duration, error) {
 	if b.most > 0 && len(shards) > b.most {
 		return 0, fmt.Errorf("%w: at most %d: %s", errNone, b.most, b.why)
@@ -191,7 +188,8 @@ func pause(ctx context.Context, d time.Duration) error {
 
 func inMillis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// acquire measures from wanting n free shards, which were never owned, to owning all.
+// acquire measures the time from the call that contends for n free shards until the member owns all
+// of them. The shards have never been owned.
 func acquire(ctx context.Context, b *bout, n int) (_ []float64, err error) {
 	m, leave, err := b.join(ctx, &err)
 	if err != nil {
@@ -202,7 +200,8 @@ func acquire(ctx context.Context, b *bout, n int) (_ []float64, err error) {
 	return []float64{inMillis(took)}, err
 }
 
-// takeover measures from the kill of the process that owns a shard to the grant of another one.
+// takeover measures the time from killing a shard's owner until the shard is granted in another
+// process.
 func takeover(ctx context.Context, b *bout) (_ []float64, err error) {
 	ttl := b.ttl
 	if ttl == 0 {
@@ -223,7 +222,7 @@ func takeover(ctx context.Context, b *bout) (_ []float64, err error) {
 	if err := m.want([]string{shard}, func(grant) { won <- time.Now() }); err != nil {
 		return nil, err
 	}
-	// At a random instant between two heartbeats.
+	// The owner is killed at a random time between two heartbeats.
 	if err := pause(ctx, b.length(2*time.Second)+rand.N(min(ttl, 5*time.Second))); err != nil {
 		return nil, err
 	}
@@ -246,8 +245,8 @@ func release(ctx context.Context, b *bout) ([]float64, error) {
 	})
 }
 
-// handOver names the successor. Peers cannot name one, so they release, and theirs and ours are
-// measured in turns here too.
+// handOver measures hand-overs to a named successor. Contenders other than Tenure cannot name a
+// successor, so they release the shard instead.
 func handOver(ctx context.Context, b *bout) ([]float64, error) {
 	if !b.ours {
 		return release(ctx, b)
@@ -258,15 +257,15 @@ func handOver(ctx context.Context, b *bout) ([]float64, error) {
 }
 
 const (
-	// swapsMost and swapsTime limit the swaps of one round.
+	// These constants limit the swaps in one round.
 	swapsMost = 20
 	swapsTime = 5 * time.Second
-	// settles is the pause before each swap, in which the former owner becomes the standby. etcd
-	// starts a watch of past revisions, such as an Election's, only every 100 ms.
+	// During the pause before each swap, the former owner becomes the standby. A watch of past
+	// revisions in etcd, such as an Election's, starts only every 100 ms.
 	settles = 200 * time.Millisecond
 )
 
-// swaps moves one shard to and fro between two members. It measures each time from the call that
+// One shard moves back and forth between two members. Each move is measured from the call that
 // gives the shard away to the end of the new owner's first write.
 func swaps(
 	ctx context.Context, b *bout, move func(ctx context.Context, from, to member, shard string) error,
@@ -322,9 +321,9 @@ const (
 	appendsFor  = 3 * time.Second
 )
 
-// appendTo lets producers append to the shards of one member, as fast as they can, or rate times a
-// second each. A late producer continues immediately, and does not catch up. Times are from the
-// call to the acknowledgement.
+// Producers append to one member's shards. At rate 0, the producers append as fast as possible. At
+// a positive rate, each producer appends rate times a second. A late producer continues immediately
+// and does not catch up. Each append is measured from the call to the acknowledgment.
 func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rate float64) (_ []float64, err error) {
 	leases, leave, err := b.leases(ctx, b.place(usual), names(shards), &err)
 	if err != nil {
@@ -374,7 +373,7 @@ func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rat
 	return append([]float64{float64(len(total)) / to.Sub(from).Seconds()}, quantiles(total)...), nil
 }
 
-// standbys lets n more members want the shards, which none of them should get.
+// Additional members contend for the shards but should not get any.
 func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error) (dismiss func(), err error) {
 	var leaves []func()
 	dismiss = func() {
@@ -395,7 +394,7 @@ func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error
 	return dismiss, nil
 }
 
-// leases returns the leases of one Tenure member, which has them all.
+// One Tenure member owns all shards and their leases.
 func (b *bout) leases(ctx context.Context, at place, shards []string, errp *error) ([]*core.Lease, func(), error) {
 	if !b.ours {
 		return nil, nil, errNone
@@ -421,7 +420,7 @@ func (b *bout) leases(ctx context.Context, at place, shards []string, errp *erro
 	return leases, leave, nil
 }
 
-// quantiles returns the median and the 99th percentile. It sorts v.
+// The values are sorted, and the result is the median and the 99th percentile.
 func quantiles(v []float64) []float64 {
 	if len(v) == 0 {
 		return []float64{0, 0}
@@ -433,13 +432,12 @@ func quantiles(v []float64) []float64 {
 const (
 	idleShards = 100
 	idleFor    = 30 * time.Second
-	// idleAfter is the pause before: an idle connection of PostgreSQL reports its counts 10 s
-	// later.
+	// Without this pause, earlier calls would be counted, because an idle PostgreSQL connection
+	// reports its counts 10 s later.
 	idleAfter = 12 * time.Second
 )
 
-// idle counts the calls that the server receives from two members while nothing happens. One of
-// them owns all shards.
+// idle counts the calls to the server from two idle members, one of which owns all shards.
 func idle(ctx context.Context, b *bout) (_ []float64, err error) {
 	if b.on.calls == nil {
 		return nil, errNone
@@ -476,12 +474,12 @@ func idle(ctx context.Context, b *bout) (_ []float64, err error) {
 		return nil, err
 	}
 	after, err := b.on.calls(ctx)
-	// One of the calls is the counting itself.
+	// The request for the count is one of the counted calls.
 	return []float64{float64(max(0, after-before-1)) / time.Since(start).Seconds()}, err
 }
 
-// standby measures the memory, heap and stacks, of a member for each shard that it wants and
-// another owns, beyond the memory for one.
+// standby measures the heap and stack memory that a member needs for each additional shard that it
+// wants and another member owns.
 func standby(ctx context.Context, b *bout) (_ []float64, err error) {
 	owner, leave, err := b.join(ctx, &err)
 	if err != nil {
@@ -528,8 +526,8 @@ const (
 	followedProducers = 8
 )
 
-// followerLag measures from the acknowledgement of an entry to its application by a Tailer with its
-// own connections.
+// followerLag measures the time from an entry's acknowledgment until a Tailer with separate
+// connections has applied the entry.
 func followerLag(ctx context.Context, b *bout) (_ []float64, err error) {
 	leases, leave, err := b.leases(ctx, b.place(usual), names(1), &err)
 	if err != nil {

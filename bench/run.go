@@ -20,16 +20,13 @@ type plan struct {
 	log    io.Writer // progress
 }
 
-// key names a cell of the tables.
 type key struct{ store, row, contender string }
 
-// cell holds the measurements of one contender.
 type cell struct {
 	samples [][]float64 // figures by round
 	err     error
 }
 
-// results are the cells, and facts about the stores.
 type results struct {
 	mu       sync.Mutex
 	cells    map[key]*cell
@@ -53,14 +50,13 @@ func (r *results) add(k key, sample []float64, err error, counts bool) {
 	}
 }
 
-// lacks returns why a store is not measured.
+// If a store is not measured, lacks returns the reason.
 func (r *results) lacks(store string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.missing[store]
 }
 
-// see notes the version of a store's server.
 func (r *results) see(ctx context.Context, store string, on *running) error {
 	v, err := on.version(ctx)
 	if err != nil {
@@ -78,8 +74,8 @@ func (r *results) failed(k key) bool {
 	return r.cells[k] != nil && r.cells[k].err != nil
 }
 
-// run measures row by row, and each row store by store with a new server, so that no row finds data
-// of another. Contenders take turns.
+// The rows are measured in sequence. Each row uses a new server for each store, so that no row
+// finds another row's data. The contenders take turns.
 func (p *plan) run(ctx context.Context) (*results, error) {
 	r := &results{cells: map[key]*cell{}, seen: map[key]conditions{}, versions: map[string]string{}, missing: map[string]error{}}
 	for _, w := range p.rows {
@@ -122,7 +118,8 @@ func (p *plan) onStore(ctx context.Context, r *results, w row, s *store) error {
 	return nil
 }
 
-// between measures a row between two looks at the machine. A row that measures no time needs none.
+// The machine's load is measured before and after each row. If a row measures no time, the load
+// does not matter.
 func (p *plan) between(ctx context.Context, r *results, w row, s *store) (err error) {
 	if p.quick || w.counts {
 		return p.onServer(ctx, r, w, s)
@@ -184,7 +181,7 @@ func (p *plan) onServer(ctx context.Context, r *results, w row, s *store) (err e
 	return context.Cause(ctx)
 }
 
-// one measures one contender once, unless it has failed before.
+// A contender that has failed is not measured again.
 func (p *plan) one(ctx context.Context, r *results, w row, b *bout, counts bool) {
 	k := key{b.store.name, w.name, b.contender.name}
 	if r.failed(k) {
@@ -205,5 +202,5 @@ func (p *plan) one(ctx context.Context, r *results, w row, b *bout, counts bool)
 	r.add(k, sample, err, counts)
 }
 
-// say reports progress. It ignores failures to write.
+// Write errors are ignored.
 func (p *plan) say(format string, args ...any) { _, _ = fmt.Fprintf(p.log, format, args...) }

@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// one returns an error unless a statement wrote exactly one row.
+// A statement must have written exactly one row.
 func one(tag pgconn.CommandTag, err error) error {
 	if err == nil && tag.RowsAffected() != 1 {
 		err = fmt.Errorf("it wrote %d rows, want 1: the lease is lost", tag.RowsAffected())
@@ -49,7 +49,7 @@ func mariadbStore() *store {
 	}
 }
 
-// queryText returns the second column of a statement's one row.
+// queryText returns the second column of a statement's only row.
 func queryText(ctx context.Context, driver, dsn, statement string) (text string, err error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {

@@ -10,20 +10,19 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// store is a kind of server, and the ways to own shards on it.
+// A store is a kind of server, with the contenders that use it.
 type store struct {
 	name, title string
-	start       func(ctx context.Context) (*running, error) // ErrUnavailable without such a server
+	start       func(ctx context.Context) (*running, error) // returns ErrUnavailable if there is no such server
 	contenders  []contender                                 // Tenure first
 }
 
-// running is a started server.
 type running struct {
 	dsn     string
 	counted string // address for members whose calls are counted; empty: dsn
 	prepare func(ctx context.Context) error
 	version func(ctx context.Context) (string, error)
-	// calls returns the number of calls to the server; nil if it is not counted.
+	// If nothing counts the calls to the server, this function is nil.
 	calls   func(ctx context.Context) (int64, error)
 	closers []func() error
 }
@@ -41,11 +40,10 @@ func stores() []*store {
 		redisStore()}
 }
 
-// startLimit limits the start of a server.
 const startLimit = time.Minute
 
-// served returns a function that starts a server of package servers. fill adds what depends on the
-// kind.
+// served returns a function that starts a server from package servers. The fields that depend on
+// the kind of server are set by fill.
 func served(kind servers.Kind, fill func(*running)) func(ctx context.Context) (*running, error) {
 	return func(ctx context.Context) (_ *running, err error) {
 		ctx, cancel := context.WithTimeout(ctx, startLimit)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// number returns three digits, as people write them.
+// Numbers have about three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -31,7 +31,7 @@ func number(v float64) string {
 	return digits
 }
 
-// spread returns the median, the smallest and the largest value of one figure.
+// spread returns the median, minimum and maximum values of one figure.
 func (c *cell) spread(figure int) (median, low, high float64) {
 	var v []float64
 	for _, s := range c.samples {
@@ -43,7 +43,7 @@ func (c *cell) spread(figure int) (median, low, high float64) {
 
 func (c *cell) usable() bool { return c != nil && c.err == nil && len(c.samples) > 0 }
 
-// text returns a cell as the table shows it. beside is Tenure's cell, for a peer.
+// For other contenders, beside is Tenure's cell.
 func (c *cell) text(w row, beside *cell) string {
 	switch {
 	case c == nil:
@@ -80,7 +80,7 @@ func (c *cell) text(w row, beside *cell) string {
 	return strings.Join(parts, "; ")
 }
 
-// unless returns a cell's text, or why its row is withheld.
+// If the row is withheld, the reason replaces the cell's text.
 func (c *cell) unless(busy string, w row, beside *cell) string {
 	if busy != "" && c.usable() {
 		return busy
@@ -88,7 +88,7 @@ func (c *cell) unless(busy string, w row, beside *cell) string {
 	return c.text(w, beside)
 }
 
-// tables writes a table for each store, and below it why a measurement failed.
+// The reasons for failed measurements appear below each store's table.
 func (r *results) tables(out *bytes.Buffer, p *plan) {
 	for _, s := range p.stores {
 		if err := r.missing[s.name]; err != nil {
@@ -130,7 +130,7 @@ func (r *results) tables(out *bytes.Buffer, p *plan) {
 	}
 }
 
-// flushText describes the machine's own flush, before the row.
+// A flush to the machine's disk is timed before each row.
 func flushText(d time.Duration) string {
 	if d == 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// tenure is Tenure on a backend that open opens.
+// The given function opens the backend.
 func tenure(ttl time.Duration, open func(ctx context.Context, at place) (core.Backend, error)) contender {
 	return contender{
 		name: "Tenure", ours: true, ttl: ttl, waits: 10_000,
@@ -53,7 +53,6 @@ func (m *tenureMember) want(shards []string, won func(grant)) error {
 	})
 }
 
-// serve contends for shards and calls won with each lease.
 func (m *tenureMember) serve(shards []string, won func(*core.Lease)) error {
 	return m.e.Contend(func(ctx context.Context, lease *core.Lease) error {
 		won(lease)
@@ -66,7 +65,7 @@ func (m *tenureMember) release(ctx context.Context, shard string) error {
 	return m.e.Withdraw(ctx, shard)
 }
 
-// handOver releases a shard to a successor, which no peer can do.
+// No other contender can release a shard to a named successor.
 func (m *tenureMember) handOver(ctx context.Context, to *tenureMember, shard string) error {
 	session := to.e.View().Session
 	if session == "" {

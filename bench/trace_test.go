@@ -15,10 +15,11 @@ import (
 
 var slicesOf = flag.Int("slices", 0, "measure what tracing costs, in so many pairs of slices")
 
-// TestTraceCost has a member that traces and one that does not append in turns, 64 producers on
-// 64 shards each, on one server. Two slices that follow each other have the same machine beneath
-// them, so that many short pairs tell what a few long runs cannot: those differ by 20 percent.
-// It fails where tracing is shown to cost more than 1 percent, at twice the standard error.
+// TestTraceCost compares a member that traces with a member that writes no traces. The members take
+// turns appending on one server, each with 64 producers on 64 shards. Two consecutive slices run
+// under the same conditions, while long runs differ by 20 percent. The test therefore compares many
+// short pairs of slices. It fails if tracing costs over 1 percent by more than twice the standard
+// error.
 func TestTraceCost(t *testing.T) {
 	for _, name := range []string{"sqlite", "etcd"} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,7 @@ func compare(t *testing.T, b *bout) {
 			n[i] = appended(t, members[i], slice)
 		}
 		if pair >= warm {
-			ratios = append(ratios, math.Log(n[1]/n[0])) // so that neither of a pair counts more
+			ratios = append(ratios, math.Log(n[1]/n[0])) // both members of a pair have the same weight
 			count[0], count[1] = count[0]+n[0], count[1]+n[1]
 		}
 	}
@@ -86,7 +87,7 @@ func compare(t *testing.T, b *bout) {
 	}
 }
 
-// appended is how many entries are appended in d.
+// appended returns the number of entries that the leases append within d.
 func appended(t *testing.T, leases []*core.Lease, d time.Duration) float64 {
 	counts, errs := make([]float64, len(leases)), make([]error, len(leases))
 	began := time.Now()
@@ -112,7 +113,7 @@ func appended(t *testing.T, leases []*core.Lease, d time.Duration) float64 {
 	return n * float64(d) / float64(time.Since(began)) // the last ones end a little later
 }
 
-// meanOf is the mean, and its standard error.
+// meanOf returns the mean and its standard error.
 func meanOf(v []float64) (mean, off float64) {
 	for _, x := range v {
 		mean += x / float64(len(v))

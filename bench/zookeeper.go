@@ -46,7 +46,7 @@ func zookeeperStore() *store {
 	}
 }
 
-// fourLetters sends a four-letter word to the server, and returns the answer.
+// fourLetters sends one of ZooKeeper's four-letter commands and returns the answer.
 func fourLetters(ctx context.Context, addr, word string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

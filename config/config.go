@@ -20,31 +20,30 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Defaults of LoadOptions, and of keys that only this package has.
+// These are the defaults for LoadOptions and for the keys that only this package uses.
 const (
 	DefaultKey         = "tenure"
 	DefaultEnvPrefix   = "TENURE__"
-	defaultStopTimeout = 15 * time.Second // of fx
+	defaultStopTimeout = 15 * time.Second // the default of fx
 	defaultOpenTimeout = 10 * time.Second
 )
 
-// LoadOptions say where the configuration is. With nil or the zero value, Load reads only the
-// environment.
+// LoadOptions specifies where Load finds the configuration. If the options are nil or zero, Load
+// reads only the environment.
 type LoadOptions struct {
-	// Path is the path of a YAML file, which must exist. Default: no file.
+	// Path is the path of the YAML file, which must exist. By default, Load reads no file.
 	Path string
-	// Data is the content of the file, if the caller has already read it. Path then only names
-	// it in messages.
+	// Data is the file's content, if the caller has already read it. If Data is set, Path only
+	// identifies the file in messages.
 	Data []byte
-	// Key is the key of the subtree, with its parts separated by dots. Default "tenure".
+	// Key is the dot-separated path of the subtree. The default is "tenure".
 	Key string
-	// EnvPrefix is the beginning of the names of environment variables. Default "TENURE__".
+	// EnvPrefix is the prefix of environment variable names. The default is "TENURE__".
 	EnvPrefix string
-	// Environ is the list of variables, each as NAME=value. Default os.Environ().
+	// Environ lists the environment variables in the form NAME=value. The default is os.Environ().
 	Environ []string
 }
 
-// settings are the keys of the subtree, including the parts of other packages.
 type settings struct {
 	Backend  string         `yaml:"backend" doc:"which of backends is opened; may be left out if there is one"`
 	Backends map[string]raw `yaml:"backends" doc:"a part for each backend that may be chosen"`
@@ -82,19 +81,19 @@ type settings struct {
 	StopTimeout time.Duration `yaml:"stop_timeout" doc:"the time that the supervisor, or fx, gives the process to stop; default 15s"`
 }
 
-// raw is the part of another package, which decodes it later.
+// A raw value is a section of the configuration that another package decodes later.
 type raw struct{ n *node }
 
-// Config is a loaded configuration. It is complete, and Load has checked everything that needs no
-// backend. No format prints its secrets. A Config is safe for concurrent use.
+// Config is a loaded configuration. Load has checked everything that can be checked without a
+// backend. Formatting a Config never prints a secret. A Config is safe for concurrent use.
 type Config struct {
-	name string // of the subtree
+	name string // name of the subtree
 	tree *node
 	set  *settings
 }
 
-// Load reads the configuration. The error matches core.ErrInvalid. It has one line for each
-// problem, which gives the place, the key, the value and a correction.
+// Load reads the configuration. The error matches core.ErrInvalid. The error describes each problem
+// on one line, with its place, key and value, and a correction.
 func Load(o *LoadOptions) (*Config, error) {
 	if o == nil {
 		o = &LoadOptions{}
@@ -138,7 +137,7 @@ func Load(o *LoadOptions) (*Config, error) {
 	var p problems
 	p.settings(tree, key, c.set)
 	if len(p.errs) == 0 {
-		// Only Open knows the limits of the backend. These checks hold for every backend.
+		// Only Open knows the backend's limits. The checks here apply to every backend.
 		c.relations(&p, core.Limits{})
 	}
 	if len(p.errs) > 0 {
@@ -151,7 +150,6 @@ func invalid(errs ...error) error {
 	return fmt.Errorf("tenure: %w configuration: %w", core.ErrInvalid, errors.Join(errs...))
 }
 
-// settings decodes the subtree, except the parts of other packages.
 func (p *problems) settings(tree *node, path string, s *settings) {
 	v := reflect.ValueOf(s).Elem()
 	known := fields(v.Type())
@@ -184,7 +182,7 @@ func (p *problems) settings(tree *node, path string, s *settings) {
 	}
 }
 
-// Options returns the configured options of an Elector. The caller adds options that a file cannot
+// Options returns the configured Elector options. The caller can add options that a file cannot
 // express, such as hooks and a logger.
 func (c *Config) Options() *core.Options {
 	s := c.set
@@ -200,18 +198,17 @@ func (c *Config) Options() *core.Options {
 	}
 }
 
-// Listen returns the address of the key listen, or "".
+// Listen returns the configured listen address, or "" if it is not set.
 func (c *Config) Listen() string { return c.set.Listen }
 
-// OpenTimeout returns open_timeout, or its default.
-func (c *Config) OpenTimeout() time.Duration {
+func (c *Config) openTimeout() time.Duration {
 	if c.set.OpenTimeout > 0 {
 		return c.set.OpenTimeout
 	}
 	return defaultOpenTimeout
 }
 
-// StopTimeout returns stop_timeout, or its default.
+// StopTimeout returns the configured stop_timeout, or its default.
 func (c *Config) StopTimeout() time.Duration {
 	if c.set.StopTimeout > 0 {
 		return c.set.StopTimeout
@@ -240,12 +237,12 @@ func (c *Config) Warnings() []string {
 	return w
 }
 
-// Backends returns the names of the configured backends in sorted order. One of them is chosen.
+// Backends returns the sorted names of the configured backends. Open opens one of them.
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
-// Section decodes the part "sharding" or "follower" into the struct that into points to, such
-// as a sharding.Options. Missing keys leave fields unchanged. The error matches
-// core.ErrInvalid, and gives each unknown key and its line.
+// Section decodes the "sharding" or "follower" section and stores it in the struct that into points
+// to, such as a sharding.Options. A field whose key is missing stays unchanged. The error matches
+// core.ErrInvalid and lists each unknown key with its line number.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
 	if !ok {
@@ -270,8 +267,8 @@ func (c *Config) part(n *node, path string, into any) error {
 	return nil
 }
 
-// Validate checks that openers includes the chosen backend. It also checks the part of each
-// backend in openers. It opens nothing.
+// Validate checks that the chosen backend has an opener, and checks the settings of every backend
+// that has one. Validate opens no backend.
 func (c *Config) Validate(openers ...core.Opener) error {
 	var p problems
 	if _, _, err := c.choose(openers); err != nil {
@@ -281,7 +278,7 @@ func (c *Config) Validate(openers ...core.Opener) error {
 		path := c.name + ".backends." + name
 		i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
 		if i < 0 {
-			if name != c.set.Backend { // choose has reported the chosen one
+			if name != c.set.Backend { // choose has already reported errors of the chosen backend
 				p.unknown(part.n, path, name, names(openers))
 			}
 			continue
@@ -306,7 +303,6 @@ func names(openers []core.Opener) []string {
 	return list
 }
 
-// choose returns the opener and the part of the chosen backend.
 func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	var none core.Opener
 	for i, o := range openers {
@@ -353,12 +349,12 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	return openers[i], part, nil
 }
 
-// Open validates the configuration and opens the chosen backend with its opener. The caller closes
-// the backend. Both ctx and open_timeout limit the opening.
+// Open validates the configuration and opens the chosen backend with its opener. The caller must
+// close the backend. The context ctx limits the whole call, and open_timeout limits each attempt.
 //
-// If open_wait is set, Open tries again until it succeeds or open_wait has passed. It does not
-// try again after an error that matches core.ErrInvalid. Open logs the first failure at Warn to
-// slog.Default, and returns the last one.
+// If open_wait is set, Open retries until it succeeds or open_wait has passed. After an error that
+// matches core.ErrInvalid, Open does not retry. Open logs the first error at level Warn to
+// slog.Default, and returns the last error.
 func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
 	if err := c.Validate(openers...); err != nil {
 		return nil, err
@@ -384,7 +380,7 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 	return b, nil
 }
 
-// Limits of the wait between two attempts to open, and of open_wait.
+// These constants limit open_wait and the pauses between attempts to open the backend.
 const (
 	firstPause  = 100 * time.Millisecond
 	longPause   = 5 * time.Second
@@ -397,11 +393,11 @@ func (c *Config) await(
 ) (core.Backend, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		attempt, cancel := context.WithTimeout(ctx, c.OpenTimeout())
+		attempt, cancel := context.WithTimeout(ctx, c.openTimeout())
 		b, err := open(attempt)
 		if err != nil && attempt.Err() != nil && ctx.Err() == nil {
 			err = errtext.Errorf("not open after %v, which is open_timeout: check that the store can be reached, or raise it: %w",
-				c.OpenTimeout(), err)
+				c.openTimeout(), err)
 		}
 		cancel()
 		left := c.set.OpenWait - time.Since(began)
@@ -426,7 +422,7 @@ func (c *Config) await(
 	}
 }
 
-// relations checks the options of the Elector against each other and the limits of the backend.
+// relations checks the Elector's options against each other and against the backend's limits.
 func (c *Config) relations(p *problems, l core.Limits) {
 	for _, key := range []string{"open_timeout", "open_wait", "stop_timeout"} {
 		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "open_wait": c.set.OpenWait,
@@ -446,7 +442,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	if err == nil {
 		return
 	}
-	// The message names the struct's fields. Replace the names with keys.
+	// In the message, replace the names of struct fields with configuration keys.
 	text := err.Error()
 	first := ""
 	text = optionNames.ReplaceAllStringFunc(text, func(name string) string {
@@ -474,7 +470,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 
 var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|ReturnHalted|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|TraceDir|TraceBytes|Node|Weight|Priority|Meta)\b`)
 
-// keyOf returns the key of an option: drain_budget for DrainBudget.
+// keyOf converts the name of an option to its key, such as DrainBudget to drain_budget.
 func keyOf(option string) string {
 	if option == "TTL" {
 		return "ttl"
@@ -499,19 +495,19 @@ func (c *Config) whereOf(key string) string {
 	return c.tree.where
 }
 
-// Format prints Redacted() for every verb.
+// Format prints the result of Redacted for every verb.
 func (c Config) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, c.Redacted()) }
 
-// MarshalText returns Redacted(), for JSON and structured logs.
+// MarshalText returns the result of Redacted, for JSON and structured logs.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil }
 
-// LogValue returns Redacted() as a string value.
+// LogValue returns the result of Redacted as a string value.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
 
-// Redacted returns the configuration with the source of each value. It prints xxxxx for each
-// secret: a value from !file or !env, a value that looks like a secret, or a value whose type in
-// the opener's settings is secret. If openers lacks a backend, Redacted hides every string in
-// that backend's part.
+// Redacted returns the configuration with the source of each value. Redacted replaces each secret
+// with xxxxx. A value is secret if it comes from !file or !env, looks like a secret, or has a
+// secret type in the opener's settings. If a backend has no opener in openers, Redacted hides every
+// string in its section.
 func (c Config) Redacted(openers ...core.Opener) string {
 	if c.tree == nil {
 		return "{}"
@@ -537,18 +533,17 @@ func (c Config) Redacted(openers ...core.Opener) string {
 	return b.String()
 }
 
-// trusted is the condition on which Redacted shows the value of a key.
+// A trusted value determines whether Redacted shows the value of a key.
 type trusted uint8
 
 const (
-	unknown trusted = iota // only if it is a number, a truth value or a duration
-	plain                  // unless it looks like a secret
-	secret                 // never
+	unknown trusted = iota // shown only if the value is a number, a boolean or a duration
+	plain                  // shown unless the value looks like a secret
+	secret                 // never shown
 )
 
 func known(string) trusted { return plain }
 
-// typed returns the conditions for the fields of a struct.
 func typed(t reflect.Type) func(string) trusted {
 	known := fields(t)
 	return func(key string) trusted {

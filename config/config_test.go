@@ -90,7 +90,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What a backend tells programmers to set is named as the file has it.
+// A backend's errors refer to settings by their keys in the file.
 func TestRemediesAreKeys(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ text, want string }{
@@ -138,8 +138,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenChecksLimits: limits that only the opened backend knows are checked, too,
-// and the backend is closed.
+// TestOpenChecksLimits: Open also checks the limits that only an opened backend knows, and then
+// closes the backend.
 func TestOpenChecksLimits(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, "tenure: {ttl: 20ms, backends: {sqlite: {path: '"+filepath.Join(t.TempDir(), "a.db")+
@@ -184,8 +184,8 @@ func TestSection(t *testing.T) {
 	}
 }
 
-// TestMistakes: each misconfiguration is one line that names the place, the key, the
-// value and the remedy.
+// TestMistakes: each mistake is reported on one line that names the place, the key, the value and
+// the remedy.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "no-such-secret")
@@ -299,7 +299,6 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestAllAtOnce: several mistakes are reported together, a line each.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, "tenure:\n  ttl: 10\n  colour: red\n  weight: x")
@@ -332,8 +331,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestCyclicAlias: a file of 1 KB cannot take gigabytes. It measures the process's
-// allocations, so nothing runs beside it.
+// TestCyclicAlias: a file of 1 KB cannot take up gigabytes of memory. The test measures the
+// process's allocations, so no other test runs at the same time.
 func TestCyclicAlias(t *testing.T) {
 	key := strings.Repeat("k", 200)
 	for _, text := range []string{
@@ -356,7 +355,7 @@ func TestCyclicAlias(t *testing.T) {
 	}
 }
 
-// TestSecrets plants secrets everywhere, and looks for them in all that is printed.
+// TestSecrets plants secrets everywhere, and looks for them in everything that is printed.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "dsn")
@@ -455,7 +454,7 @@ tenure:
 	}
 }
 
-// keys are those of a struct, and of the structs that it embeds.
+// keys returns the keys of a struct, and of the structs that it embeds.
 func keys(t reflect.Type) (all []string) {
 	for i := range t.NumField() {
 		switch f := t.Field(i); {
@@ -468,8 +467,8 @@ func keys(t reflect.Type) (all []string) {
 	return all
 }
 
-// TestPastedCredentials puts a data source name under each text key of each backend,
-// and malformed ones where they belong: no error has a part of the password.
+// TestPastedCredentials puts a data source name under each text key of each backend, and malformed
+// names under the right key. No error contains any part of the password.
 func TestPastedCredentials(t *testing.T) {
 	t.Parallel()
 	needed := map[string]string{
@@ -491,7 +490,7 @@ func TestPastedCredentials(t *testing.T) {
 				"postgres://me:x@planted#y@127.0.0.1:1/db", "postgres://me:12/planted@127.0.0.1:1/db",
 				"me:x/planted@tcp(127.0.0.1:1)", "https://me:x/planted@127.0.0.1:1", "https://me:x@planted@127.0.0.1:1",
 			}
-			if strings.HasSuffix(key, "_file") { // its content instead of its name
+			if strings.HasSuffix(key, "_file") { // the file's content instead of its name
 				values = append(values, "planted", "-----BEGIN PRIVATE KEY-----planted")
 			}
 			if key == "dsn" {

@@ -17,7 +17,7 @@ func (p *problems) add(n *node, path, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s: %s: %s", n.where, path, fmt.Sprintf(format, args...)))
 }
 
-// decode fills v strictly: each key of n needs a field whose yaml tag is its name.
+// decode fills v from n. Each key of n must match the yaml tag of a field in v.
 func (p *problems) decode(n *node, path string, v reflect.Value) {
 	if n.kind == absent {
 		return
@@ -116,7 +116,7 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 	}
 }
 
-// field decodes one field of a struct. It refuses a credential under a key for other values,
+// field decodes a struct field. It refuses a credential under a key that is not meant for one,
 // because a later check would quote the value.
 func (p *problems) field(n *node, path string, v reflect.Value) {
 	t := v.Type()
@@ -131,7 +131,6 @@ func (p *problems) field(n *node, path string, v reflect.Value) {
 	p.decode(n, path, v)
 }
 
-// unknown reports an unknown key, and suggests the key that was probably meant.
 func (p *problems) unknown(n *node, path, key string, known []string) {
 	slices.Sort(known)
 	for _, name := range known {
@@ -157,7 +156,7 @@ func (p *problems) mapping(n *node, path string, v reflect.Value) {
 	v.Set(m)
 }
 
-// list decodes a list, or one string with commas, as in an environment variable.
+// list also accepts a string of comma-separated items, as in an environment variable.
 func (p *problems) list(n *node, path string, v reflect.Value) {
 	items := n.items
 	switch n.kind {
@@ -177,8 +176,8 @@ func (p *problems) list(n *node, path string, v reflect.Value) {
 	v.Set(s)
 }
 
-// fields returns the fields of a struct that have a key, by their keys. The fields of an embedded
-// struct are included if its tag says "inline".
+// fields returns the struct fields that have a key, indexed by key. The fields of embedded structs
+// with the tag option "inline" are included.
 func fields(t reflect.Type) map[string]reflect.StructField {
 	all := make(map[string]reflect.StructField, t.NumField())
 	for i := range t.NumField() {
@@ -197,8 +196,8 @@ func fields(t reflect.Type) map[string]reflect.StructField {
 	return all
 }
 
-// near reports whether a is probably a mistake for b: one letter is added, missing or wrong, two
-// neighbours are swapped, or only separators and case differ.
+// near reports whether a is probably a misspelling of b. A misspelling adds, drops or changes one
+// letter, swaps two adjacent letters, or differs only in separators or case.
 func near(a, b string) bool {
 	plain := strings.NewReplacer("_", "", "-", "", ".", "")
 	a, b = strings.ToLower(plain.Replace(a)), strings.ToLower(plain.Replace(b))

@@ -13,7 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A program with two backends; its file, and the environment on top, choose one.
+// The program supports two backends. The file selects one of them, and the environment overrides
+// the file.
 func ExampleConfig_Open() {
 	dir, err := os.MkdirTemp("", "config")
 	if err != nil {

@@ -13,11 +13,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// node is a value of the configuration and its source.
 type node struct {
 	kind   kind
-	value  string // of a scalar
-	secret bool   // from !file or !env
+	value  string // the text of a scalar
+	secret bool   // the value comes from !file or !env
 	where  string // such as "app.yaml:12" or "TENURE__TTL"
 	keys   []string
 	fields map[string]*node
@@ -56,25 +55,25 @@ func (n *node) field(key string) *node {
 	return n.fields[key]
 }
 
-// These are limits of the input, which people write.
+// These limits are large enough for any configuration written by hand.
 const (
 	maxFile  = 1 << 20
 	maxNodes = 10_000
 	maxDepth = 32
-	maxKey   = 256 // bytes
+	maxKey   = 256 // maximum length of a key, in bytes
 )
 
-// reader turns YAML into nodes. Its limits apply to the whole document, because aliases may repeat
-// any part.
+// reader turns YAML into nodes. Its limits apply to the whole document, because aliases can repeat
+// any part of it.
 type reader struct {
 	file    string
 	env     func(string) (string, bool)
-	left    int // nodes that may still be made
-	secrets int // bytes that may still be read from files
+	left    int // number of nodes that may still be created
+	secrets int // number of bytes that may still be read from files
 	depth   int
 }
 
-// subtree reads the mapping at path. If it is missing, subtree returns an empty one.
+// subtree reads the mapping at path. If the mapping is missing, subtree returns an empty mapping.
 func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	top := newMapping(r.file)
 	if len(data) > maxFile {
@@ -85,7 +84,7 @@ func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return top, nil
 	} else if err != nil && strings.Contains(err.Error(), "unknown anchor") {
-		// The alias may be a password without quotes.
+		// The text of the alias may be a password that was written without quotes.
 		return nil, fmt.Errorf("tenure: configuration %s is not YAML: an alias has no anchor: %s", r.file, quoteAdvice)
 	} else if err != nil {
 		return nil, fmt.Errorf("tenure: configuration %s is not YAML: %w", r.file, err)
@@ -186,7 +185,7 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 	return r.scalar(y, path)
 }
 
-// scalar reads a value. Its errors do not quote the text after !file or !env, because it may be a
+// scalar reads a value. Its errors do not quote the text after !file or !env, which may be a
 // misplaced password.
 func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 	where := r.at(y)
@@ -224,7 +223,7 @@ const quoteAdvice = "quote a value that begins with ! or *"
 // marks may be passwords.
 var yamlTags = []string{"!!str", "!!bool", "!!int", "!!float", "!!timestamp", "!!binary", "!!merge"}
 
-// overlay applies the environment's variables in the order of their names.
+// overlay applies environment variables, sorted by name.
 func (n *node) overlay(prefix string, environ []string) error {
 	environ = slices.Sorted(slices.Values(environ))
 	for _, kv := range environ {

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestOpenWithoutClient: without the client, store, servers or name that says where the
-// store is, Open of every store says so. PostgreSQL has its defaults and variables instead.
+// TestOpenWithoutClient: every backend's Open reports that the client, store, servers or name is
+// missing. For PostgreSQL, defaults and environment variables apply instead.
 func TestOpenWithoutClient(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -42,7 +42,7 @@ func TestOpenWithoutClient(t *testing.T) {
 	}
 }
 
-// TestOpenTimeout: an opening that takes longer than open_timeout says which key bounds it.
+// TestOpenTimeout: if opening takes longer than open_timeout, the error names this key.
 func TestOpenTimeout(t *testing.T) {
 	t.Parallel()
 	slow := core.Opener{Name: "memory", Settings: struct{}{}, Open: func(ctx context.Context, _ func(any) error) (core.Backend, error) {

@@ -8,9 +8,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Schema returns a JSON Schema (draft 2020-12) of the subtree, with a part for each opener. Editors
-// and deployment pipelines can use it to check a file. JSON lacks the tags !file and !env, so the
-// checker must allow them.
+// Schema returns a JSON Schema (draft 2020-12) for the subtree, with a section for each opener.
+// Editors and deployment pipelines can use the schema to check a file. JSON has no tags such as
+// !file and !env, so a checker must be configured to allow them.
 func Schema(openers ...core.Opener) ([]byte, error) {
 	root := object(reflect.TypeFor[settings]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -30,7 +30,6 @@ func Schema(openers ...core.Opener) ([]byte, error) {
 	return json.MarshalIndent(root, "", "  ")
 }
 
-// object returns the schema of a struct according to its yaml tags.
 func object(t reflect.Type) map[string]any {
 	properties := map[string]any{}
 	for name, f := range fields(t) {

@@ -9,14 +9,14 @@ import (
 
 const hidden = "xxxxx"
 
-// isSecret reports whether a type hides its value when printed. Such a type is a string with its
-// own Format method; the Settings of backends use it for credentials.
+// isSecret reports whether t is a string type whose Format method hides the value. Backends'
+// settings use such types for credentials.
 func isSecret(t reflect.Type) bool {
 	return t.Kind() == reflect.String && t.Implements(reflect.TypeFor[fmt.Formatter]())
 }
 
-// suspicious reports whether a value may be a credential although its type does not say so. The key
-// may suggest it, or the value may be a URL with a user or contain a password.
+// suspicious reports whether a value of an ordinary type may be a credential: its key suggests one,
+// it is a URL with a user, or it contains a password.
 func suspicious(key, value string) bool {
 	key = strings.ToLower(key)
 	for _, word := range []string{"password", "passwd", "secret", "token", "credential", "dsn", "private", "apikey",
@@ -33,7 +33,8 @@ var password = regexp.MustCompile(`(?i)(://[^/@]*:.*@|^[^/:@]{2,}:.*@|\b(passwor
 
 func (n *node) holdsPassword() bool { return n.kind == scalar && password.MatchString(n.value) }
 
-// show quotes a value for a message, unless it may be a secret. t is nil if the type is unknown.
+// show quotes a value for a message unless it may be a secret. A nil t means that the type is
+// unknown.
 func show(n *node, t reflect.Type) string {
 	if n.secret || t != nil && isSecret(t) || suspicious("", n.value) {
 		return hidden

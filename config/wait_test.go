@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// open_wait: a store that comes up late is waited for, with one line in the log, and no
-// longer than that; errors of the configuration are not waited for.
+// TestOpenWait: Open waits at most open_wait for a store that starts late, and logs one line. It
+// does not wait after an error in the configuration.
 func TestOpenWait(t *testing.T) {
 	slogDefault := slog.Default()
 	defer slog.SetDefault(slogDefault)
@@ -24,9 +24,9 @@ func TestOpenWait(t *testing.T) {
 	down := errors.New("connection refused")
 	for _, c := range []struct {
 		wait  string
-		up    time.Duration // when the store can be had
+		up    time.Duration // when the store becomes available
 		fails error
-		took  time.Duration // at least; 0: at once
+		took  time.Duration // the least time that Open takes; 0: none
 		bad   string
 	}{
 		{wait: "0s", up: time.Second, fails: down, bad: "connection refused"},
@@ -76,7 +76,6 @@ func TestOpenWait(t *testing.T) {
 	}
 }
 
-// The end of the context ends the wait.
 func TestOpenWaitIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := memory.Opener()

@@ -1,15 +1,15 @@
-// Package examples holds complete small applications, each in its own folder:
+// Package examples contains small, complete applications, each in its own folder:
 //
-//   - rates: members that share state guarded by the fence, and follow its changes;
-//   - outbox: decisions published to a broker in order, each exactly once;
-//   - payments: payments through a provider that loses replies, each charged exactly once;
-//   - toolproxy: calls of tools by AI agents, each made once or reported as in doubt;
-//   - cron: a job that runs on one machine, wired with fx, on any backend;
-//   - python: a leader without Go, through the sidecar tenure serve, and a client that sends
-//     requests to the owner of their key, by the map of owners of any member;
-//   - consumer: the partitions of a stream shared among members, wired with fx;
-//   - orders: orders over HTTP, forwarded to the owner of their shard, with read models on every
-//     member and a number of shards that changes while it serves, wired with fx.
+//   - rates: Members share state under the fence, and follow its changes.
+//   - outbox: A relay publishes each decision to a broker exactly once, in order.
+//   - payments: The leader charges each payment exactly once, although the provider loses replies.
+//   - toolproxy: A proxy makes each tool call of an AI agent once, or reports the call as in doubt.
+//   - cron: A job runs on only one machine, with any backend. The program is wired with fx.
+//   - python: A leader in Python uses the sidecar "tenure serve", and a client sends each request
+//     to the owner of the request's key.
+//   - consumer: Members share the partitions of a stream. The program is wired with fx.
+//   - orders: Members forward each HTTP order to the owner of the order's shard. Every member has a
+//     read model, and the number of shards changes with the load. The program is wired with fx.
 //
-// They are a separate module: run the commands in this folder.
+// The examples are a separate module, so run their commands in this folder.
 package examples

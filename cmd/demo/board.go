@@ -16,19 +16,19 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// A board is a member's display of all airports. It is built from the logs, in memory, so a new
-// process reads them from the first entry. It is safe for concurrent use.
+// A board is a member's display of all airports. The board exists only in memory, so a new process
+// reads the logs from the first entry. A board is safe for concurrent use.
 type board struct {
-	began int64 // host's monotonic clock, nanoseconds
+	began int64 // start of the process on the host's monotonic clock, in nanoseconds
 
 	mu      sync.Mutex
-	chains  map[string]chain // by airport
+	chains  map[string]chain // chains by airport
 	entries int
 	fresh   int     // number of entries decided since this process started
-	lags    []int64 // sample of these entries' times from the decision to the board, microseconds
+	lags    []int64 // sample of the times, in microseconds, that these entries took from the decision to the board
 }
 
-// maxLags limits the sample, and so a line of the protocol.
+// maxLags bounds the number of lags in a report, so that a protocol line stays short.
 const maxLags = 2000
 
 func newBoard(began int64) *board { return &board{began: began, chains: map[string]chain{}} }
@@ -40,7 +40,7 @@ func (b *board) apply(_ context.Context, batch follower.Batch) error {
 	for _, e := range batch.Entries {
 		d, err := decodeDecision(e.Payload)
 		if err != nil {
-			d = decision{} // of no airport: from here on, the board differs from the file
+			d = decision{} // the decision of no airport: from this entry on, the board differs from the file
 		}
 		b.chains[batch.Shard()] = b.chains[batch.Shard()].next(d)
 		b.entries++
@@ -57,23 +57,20 @@ func (b *board) apply(_ context.Context, batch follower.Batch) error {
 	return nil
 }
 
-// shown returns the board as an event.
 func (b *board) shown() event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return event{Is: isShown, Count: b.entries, Board: digest(b.chains), Lags: slices.Clone(b.lags)}
 }
 
-// A chain stands for a log. Two chains are equal if their logs contain the same decisions in
+// A chain is a digest of a log. Two chains are equal if their logs contain the same decisions in
 // the same order.
 type chain [sha256.Size]byte
 
-// next returns the chain after one more decision.
 func (c chain) next(d decision) chain {
 	return sha256.Sum256(append(c[:], d.facts().encode()...))
 }
 
-// digest returns a digest of the logs of all airports.
 func digest(chains map[string]chain) string {
 	var all strings.Builder
 	for _, airport := range slices.Sorted(maps.Keys(chains)) {
@@ -83,7 +80,7 @@ func digest(chains map[string]chain) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// trueBoard returns the digest of the board that follows from the file.
+// trueBoard computes the digest of the correct board from the file.
 func trueBoard(t *timetable) string {
 	chains := make(map[string]chain, len(t.airports))
 	for _, airport := range t.airports {

@@ -16,8 +16,8 @@ const twoAirports = flightsHeader + `
 13,2001-01-01T02:10,DTW,LAS,30,1750
 `
 
-// TestBoard: a board built from the right decisions, in any tokens and batches,
-// equals the file, and any other differs.
+// TestBoard: a board built from the right decisions, with any tokens and batches, equals the file.
+// Any other board differs.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	flights, err := parseTimetable(strings.NewReader(twoAirports))
@@ -61,7 +61,7 @@ func TestBoard(t *testing.T) {
 				put("DTW", batch)
 				n += len(batch)
 			}
-			put("HNL", hnl) // decided before this process began: says nothing about its lag
+			put("HNL", hnl) // decided before this process began, so its lag is meaningless
 			e := b.shown()
 			if got := e.Board == trueBoard(flights); got != c.want {
 				t.Errorf("equals the file: %v, want %v", got, c.want)
@@ -73,7 +73,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// TestBoardSamples sees the sample of lags, which goes into one line, bounded.
+// TestBoardSamples checks that the sample of lags is limited and fits into one line.
 func TestBoardSamples(t *testing.T) {
 	t.Parallel()
 	b := newBoard(0)

@@ -2,21 +2,20 @@ package main
 
 import "fmt"
 
-// An entry is one entry of an airport's log in the store.
 type entry struct {
 	seq     int64
-	token   int64 // that the store accepted it under
+	token   int64 // the token under which the store accepted it
 	payload []byte
 }
 
-// damage counts the mistakes in the logs. If all counts are zero, the logs are exactly the truth.
+// Mistakes in the logs are counted by kind.
 type damage struct {
-	Lost       int      `json:"lost"`         // departures without a decision
-	Doubled    int      `json:"doubled"`      // decisions for a departure that had one
-	OutOfOrder int      `json:"out_of_order"` // decisions for a departure before one already decided
-	Wrong      int      `json:"wrong"`        // decisions whose figures are not the truth
-	Superseded int      `json:"superseded"`   // accepted under a token lower than one already in the log
-	Broken     int      `json:"broken"`       // unreadable entries, unknown departures, gaps in the log's numbers
+	Lost       int      `json:"lost"`         // number of departures without a decision
+	Doubled    int      `json:"doubled"`      // number of decisions for a departure that already had a decision
+	OutOfOrder int      `json:"out_of_order"` // number of decisions for a departure before one that is already decided
+	Wrong      int      `json:"wrong"`        // number of decisions with wrong figures
+	Superseded int      `json:"superseded"`   // number of entries accepted under a lower token than an earlier entry
+	Broken     int      `json:"broken"`       // number of unreadable entries, unknown departures and gaps in the log's numbers
 	Examples   []string `json:"examples,omitempty"`
 }
 
@@ -33,8 +32,8 @@ func (d *damage) note(counter *int, format string, args ...any) {
 	}
 }
 
-// checkLog compares one airport's log with the truth computed from the file, and adds its findings
-// to d.
+// checkLog compares an airport's log with the one computed from the file, and adds its findings to
+// d.
 func (d *damage) checkLog(airport string, departures []departure, log []entry) {
 	want := truth(departures)
 	at := make(map[int]int, len(want))

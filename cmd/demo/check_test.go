@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// flown are three departures of one airport, delayed by 10, -5 and 30 minutes.
+// flown returns three departures from one airport, delayed by 10, -5 and 30 minutes.
 func flown() []departure {
 	return []departure{{id: 11, pos: 0, delay: 10}, {id: 12, pos: 4, delay: -5}, {id: 13, pos: 9, delay: 30}}
 }
@@ -29,8 +29,8 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// written makes a log: the decisions at the given positions of flown, each under
-// the token its writer believed in and the one the store accepted it under.
+// written returns a log with the decisions at the given positions of flown. Each decision has the
+// token that its writer believed it had, and the token under which the store accepted the decision.
 func written(rows ...[3]int) []entry {
 	var out []entry
 	for i, r := range rows {

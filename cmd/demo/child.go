@@ -9,23 +9,23 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// A child is one member process as its director sees it.
+// A child is a member process, as the director sees it.
 type child struct {
 	*harness.Process
-	joined sync.WaitGroup // the goroutine that reports its end
+	joined sync.WaitGroup // the goroutine that reports the child's end
 }
 
-// A report of a child: an event, or its end.
+// A childReport is an event from a child, or a notice that the child has ended.
 type childReport struct {
 	from  *child
 	event event
 	ended bool
-	err   error // of an ended child: nil if it exited with status 0
+	err   error // set at the end of a child: nil if the child exited with status 0
 }
 
-// startChild runs this program as a member. Its events go to reports until quit is closed. Its
-// end is the last report. On Linux, the calling goroutine must be locked to a thread that lives
-// as long as the director.
+// startChild starts this program as a member, and sends the member's events to the channel until
+// quit is closed. The last report is the member's end. On Linux, the calling goroutine must be
+// locked to a thread that lives as long as the director.
 func startChild(c memberConfig, reports chan<- childReport, quit <-chan struct{}) (*child, error) {
 	k := &child{}
 	send := func(r childReport) {
@@ -50,7 +50,6 @@ func startChild(c memberConfig, reports chan<- childReport, quit <-chan struct{}
 	return k, nil
 }
 
-// end kills the process, stopped or not, and waits until it is gone.
 func (k *child) end() error {
 	err := k.Kill()
 	k.joined.Wait()

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic returns the host's monotonic clock in nanoseconds, which processes of one host can
-// compare.
+// monotonic reads the host's monotonic clock, in nanoseconds. Processes on the same host can
+// compare these times.
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		return time.Now().UnixNano() // only figures depend on it
+		return time.Now().UnixNano() // only figures depend on this time
 	}
 	return t.Nano()
 }

@@ -27,8 +27,8 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// TestRefusedDisk sees a disk without room, and one that is read-only, end in one
-// line, exit code 2, and no file.
+// TestRefusedDisk: a disk without room, or a read-only disk, ends the run with one line, exit code
+// 2, and no file.
 func TestRefusedDisk(t *testing.T) {
 	t.Run("full", func(t *testing.T) {
 		for _, size := range []string{"40k", "64k", "100k"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 )
 
-// database makes an SQLite database as a run before left it.
+// database creates an SQLite database as an earlier run would leave it.
 func database(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "board.db")
@@ -43,8 +43,8 @@ func openDB(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-// TestRefusedDatabase sees a database that cannot be used end in one line, exit
-// code 2, and no file.
+// TestRefusedDatabase: a database that cannot be used ends the run with one line, exit code 2, and
+// no file.
 func TestRefusedDatabase(t *testing.T) {
 	t.Run("no directory", func(t *testing.T) {
 		refuse(t, []string{"-dsn", filepath.Join(t.TempDir(), "none", "board.db")}, "create it")
@@ -89,8 +89,8 @@ func TestRefusedDatabase(t *testing.T) {
 	})
 }
 
-// TestNamedDatabase opens a database that is in use by others: the run has its own
-// namespace in it, and the other data stays.
+// TestNamedDatabase opens a database that others use. The run has a separate namespace in the
+// database, and the other data stays.
 func TestNamedDatabase(t *testing.T) {
 	path := database(t)
 	o, err := parseOptions([]string{"-dsn", path, "-namespace", "boards/today"}, stores(), nil)

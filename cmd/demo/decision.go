@@ -6,19 +6,20 @@ import (
 	"math"
 )
 
-// A decision is the entry that an airport's owner appends for one departure: the airport's figures
-// up to and including it. The last decision of a log is all that the next owner needs to continue.
+// A decision is the entry that an airport's owner appends for one departure. The decision's figures
+// include that departure, so the next owner needs only the last decision in the log.
 type decision struct {
-	Departure int     `json:"departure"` // id in the flights file
-	Count     int     `json:"count"`     // departures so far
-	Total     int     `json:"total"`     // minutes of delay so far
-	Mean      float64 `json:"mean"`      // Total/Count, to a hundredth
-	Longest   int     `json:"longest"`   // longest delay so far, minutes
-	Token     int64   `json:"token"`     // of the lease that its writer believed to hold
-	At        int64   `json:"at"`        // host's monotonic clock when it was written, nanoseconds
+	Departure int     `json:"departure"` // id of the departure in the flights file
+	Count     int     `json:"count"`     // number of departures so far
+	Total     int     `json:"total"`     // total delay so far, in minutes
+	Mean      float64 `json:"mean"`      // Total/Count, rounded to a hundredth
+	Longest   int     `json:"longest"`   // longest delay so far, in minutes
+	Token     int64   `json:"token"`     // token of the lease that the writer believed to hold
+	At        int64   `json:"at"`        // time of the decision on the host's monotonic clock, in nanoseconds
 }
 
-// next returns the decision for d that follows s. The zero decision comes before the first.
+// The receiver is the decision for the previous departure, or the zero decision for the first
+// departure.
 func (s decision) next(d departure, token int64) decision {
 	n := decision{Departure: d.id, Count: s.Count + 1, Total: s.Total + d.delay, Longest: d.delay, Token: token}
 	if s.Count > 0 {
@@ -28,7 +29,7 @@ func (s decision) next(d departure, token int64) decision {
 	return n
 }
 
-// facts returns the decision with only the figures that the file determines.
+// The file determines every figure except the token and the time.
 func (s decision) facts() decision {
 	s.Token, s.At = 0, 0
 	return s
@@ -37,7 +38,7 @@ func (s decision) facts() decision {
 func (s decision) encode() []byte {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // numbers only: cannot fail
+		panic(err) // cannot fail, because a decision contains only numbers
 	}
 	return b
 }
@@ -50,7 +51,7 @@ func decodeDecision(payload []byte) (decision, error) {
 	return d, nil
 }
 
-// truth returns the facts that an airport's log must hold, computed only from the file.
+// An airport's log must contain these facts, which are computed from the flights file.
 func truth(departures []departure) []decision {
 	out := make([]decision, 0, len(departures))
 	var d decision

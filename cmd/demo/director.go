@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	tick      = 100 * time.Millisecond // between two clearances
-	stepLimit = 30 * time.Second       // for a step of the chaos, besides a few TTLs
+	tick      = 100 * time.Millisecond // time between two clearances
+	stepLimit = 30 * time.Second       // time for one step, in addition to a few TTLs
 	stepTTLs  = 10
-	endLimit  = 30 * time.Second // for the members to leave at the end, besides a few TTLs
+	endLimit  = 30 * time.Second // time for the members to leave at the end, in addition to a few TTLs
 )
 
-// A director starts the members, lets departures through, injects faults, and keeps the history.
-// Only one goroutine uses it.
+// A director starts the members, clears departures, injects faults, and keeps the history. Only one
+// goroutine may use a director.
 type director struct {
 	o        *options
-	server   *server // the run's own, for faults; otherwise nil
+	server   *server // the server that this run started and may restart, or nil
 	flights  *timetable
 	schedule schedule
 	progress io.Writer
@@ -37,20 +37,19 @@ type director struct {
 	reports  chan childReport
 	quit     chan struct{}
 	members  []*node
-	children []*child // all that were ever started
-	dir      string   // of the files in which they record their calls
-	calls    []string // those files
+	children []*child // all children that were ever started
+	dir      string   // folder of the files in which the children record their calls
+	calls    []string // names of these files
 	history  *history
 	began    time.Time
-	cleared  int // number of departures let through
-	limit    int // number that the present step allows
+	cleared  int // number of cleared departures
+	limit    int // number of departures that may be cleared in the current step
 	cities   map[string]string
-	trouble  string  // the last failure between a member and the store
-	shown    int     // percentage of the progress last printed
+	trouble  string  // the last failure of communication between a member and the store
+	shown    int     // the percentage of progress that was last printed
 	held     []write // the writes that wait at the stopped member's gate
 }
 
-// Statuses of a member.
 const (
 	statusStarting = "starting"
 	statusRunning  = "running"
@@ -63,15 +62,15 @@ const (
 	statusGone     = "gone"
 )
 
-// A node is a member: its label, and its present process.
+// A node is a labeled member and its current process.
 type node struct {
 	label  string
 	child  *child
 	status string
 }
 
-// direct runs the whole play, and returns once no child is left. If the play could not
-// continue, it returns an error.
+// direct runs the whole demonstration and returns when no child is left. An error means that the
+// demonstration could not continue.
 func (d *director) direct(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.end()) }()
 	d.began = time.Now()
@@ -142,7 +141,7 @@ func (d *director) start(s *node) error {
 	return child.Order(order{Do: doRelease, Upto: d.cleared})
 }
 
-// killAndRestart kills a member, waits until the others have taken over, and starts it again.
+// killAndRestart kills a member, waits for the others to take over, and restarts the killed member.
 func (d *director) killAndRestart(ctx context.Context) error {
 	s := d.node(d.schedule.kill)
 	s.status = statusKilled
@@ -171,8 +170,9 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	return nil
 }
 
-// stopInMidWrite stops a member whose write has passed every check and is about to be sent. It
-// resumes the member when another has taken over and written. The late write is a zombie write.
+// stopInMidWrite stops a member after core has checked one of its writes, but before the write is
+// sent. stopInMidWrite resumes the member after another member has taken over and written. The late
+// write is a zombie write.
 func (d *director) stopInMidWrite(ctx context.Context) error {
 	s := d.node(d.schedule.stop)
 	airport, err := d.holdWrite(ctx, s)
@@ -236,14 +236,13 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	return nil
 }
 
-// isHeld reports whether w is one of the writes last held.
+// isHeld reports whether w is among the writes that the gate last held.
 func (d *director) isHeld(w write) bool {
 	return slices.ContainsFunc(d.held, func(h write) bool {
 		return h.Airport == w.Airport && h.Token == w.Token && h.Count == w.Count
 	})
 }
 
-// refused returns the number of zombie writes that the store refused.
 func (d *director) refused() int {
 	n := 0
 	for _, w := range d.history.zombies {
@@ -254,7 +253,7 @@ func (d *director) refused() int {
 	return n
 }
 
-// holdWrite makes the gate of a member hold a busy airport's next write.
+// holdWrite makes a member's gate hold the next write of a busy airport.
 func (d *director) holdWrite(ctx context.Context, s *node) (string, error) {
 	d.held = nil
 	owned := d.history.owned(s.label)
@@ -277,8 +276,7 @@ func (d *director) holdWrite(ctx context.Context, s *node) (string, error) {
 	return airport, nil
 }
 
-// waiting returns the number of an airport's departures that the present step has still to let
-// through.
+// The count includes the airport's departures that are left to clear in the current step.
 func (d *director) waiting(airport string) int {
 	n := 0
 	for _, dep := range d.flights.from[airport] {
@@ -289,13 +287,13 @@ func (d *director) waiting(airport string) int {
 	return n
 }
 
-// restartServer kills the server, starts it again, and waits until every departure that came due
-// since is decided.
+// restartServer kills and restarts the server, and waits until the members have decided every
+// departure cleared during the outage.
 func (d *director) restartServer(ctx context.Context) error {
 	granted := d.history.granted
 	killed := time.Now()
 	if err := d.server.Kill(ctx); errors.Is(err, servers.ErrUnsupported) {
-		return nil // the environment named the server, so the run may not kill it
+		return nil // the environment named the server, so the run must not kill it
 	} else if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -334,8 +332,7 @@ func (d *director) restartServer(ctx context.Context) error {
 	return nil
 }
 
-// end kills the processes that still run and waits for them. It leaves no child and no goroutine of
-// the director.
+// After end returns, the director has no children or goroutines.
 func (d *director) end() error {
 	close(d.quit)
 	var errs []error
@@ -345,8 +342,8 @@ func (d *director) end() error {
 	return errors.Join(errs...)
 }
 
-// await handles the members' events, lets departures through and shows progress until done. Its
-// limit grows with the TTL and the duration.
+// await handles the members' events, clears departures, and shows progress until done returns true.
+// The time limit grows with the TTL and the duration.
 func (d *director) await(ctx context.Context, what string, done func() bool) error {
 	return d.awaitFor(ctx, stepLimit+stepTTLs*d.o.ttl+d.o.duration, what, done)
 }
@@ -384,7 +381,8 @@ func (d *director) awaitFor(ctx context.Context, limit time.Duration, what strin
 	return nil
 }
 
-// clearSome lets the departures of a time through, up to the limit of the present step.
+// clearSome clears the departures that became due in the elapsed time, up to the current step's
+// limit.
 func (d *director) clearSome(passed time.Duration) error {
 	n := int(int64(d.flights.total) * int64(passed) / int64(d.o.duration))
 	upto := min(d.cleared+max(n, 1), d.limit)
@@ -405,7 +403,7 @@ func (d *director) clearSome(passed time.Duration) error {
 func (d *director) hear(r childReport) error {
 	i := slices.IndexFunc(d.members, func(s *node) bool { return s.child == r.from })
 	if i < 0 {
-		return nil // of a process that was replaced
+		return nil // the event is from a process that was replaced
 	}
 	s := d.members[i]
 	if r.ended {

@@ -33,19 +33,19 @@ const (
 // A departure is one row of the flights file.
 type departure struct {
 	id    int
-	pos   int // rows before it in the file, over all airports
-	delay int // minutes; negative is early
+	pos   int // number of earlier rows in the file, for all airports
+	delay int // delay in minutes; negative if the departure was early
 }
 
-// timetable is the flights file: every origin airport's departures in order. It is immutable once
-// parsed.
+// A timetable lists the departures in the flights file, in order for each origin airport. A
+// timetable does not change after parsing.
 type timetable struct {
-	airports []string // sorted
+	airports []string // names of the airports, sorted
 	from     map[string][]departure
 	total    int
 }
 
-// openTimetable reads the file at path, or the embedded one if path is empty.
+// openTimetable reads the file at the given path. An empty path selects the embedded file.
 func openTimetable(path string) (*timetable, error) {
 	if path == "" {
 		return parseTimetable(strings.NewReader(embeddedFlights))
@@ -54,7 +54,7 @@ func openTimetable(path string) (*timetable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the flights file: %w: name another with -flights", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // the file was only read
 	t, err := parseTimetable(io.LimitReader(f, maxFlightsBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("flights file %q: %w", path, err)
@@ -62,8 +62,8 @@ func openTimetable(path string) (*timetable, error) {
 	return t, nil
 }
 
-// parseTimetable reads rows of flightsHeader. Ids must rise, departures must not go back, and an
-// origin must be a valid shard name.
+// parseTimetable reads rows with the columns of flightsHeader. The ids must increase, the
+// departures must be sorted by time, and each origin must be a valid shard name.
 func parseTimetable(r io.Reader) (*timetable, error) {
 	c := csv.NewReader(r)
 	c.FieldsPerRecord = strings.Count(flightsHeader, ",") + 1
@@ -137,7 +137,7 @@ func parseTimetable(r io.Reader) (*timetable, error) {
 	return t, nil
 }
 
-// airportNames returns the cities of the embedded airports by code.
+// airportNames returns a map from the codes of the embedded airports to their cities.
 func airportNames() (map[string]string, error) {
 	rows, err := csv.NewReader(strings.NewReader(embeddedAirports)).ReadAll()
 	if err != nil {

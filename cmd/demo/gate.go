@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// newGate returns a gate below core. With it, the director stops this process after core has
-// checked a write and before it is sent. The gate reports each held write, and each late write,
-// a zombie's, with its outcome.
+// newGate returns a gate between core and the store. The gate lets the director stop this process
+// after core has checked a write, but before the write is sent. The gate reports held writes, and
+// late (zombie) writes with their outcomes.
 func newGate(report func(event)) *harness.Gate {
 	return &harness.Gate{
 		Held: func(writes []driver.Write) { report(event{Is: isHeld, Writes: ofAirports(seen(writes))}) },
@@ -33,12 +33,11 @@ func newGate(report func(event)) *harness.Gate {
 	}
 }
 
-// ofAirports drops writes of Tenure's own shards, such as a plan.
+// ofAirports drops writes to Tenure's own shards, such as plans.
 func ofAirports(writes []write) []write {
 	return slices.DeleteFunc(writes, func(w write) bool { return strings.HasPrefix(w.Airport, "_") })
 }
 
-// judge fills in the outcome of a write.
 func (w *write) judge(err error) {
 	var fenced *core.FencedError
 	switch {
@@ -54,7 +53,6 @@ func (w *write) judge(err error) {
 	}
 }
 
-// seen describes writes for the director.
 func seen(writes []driver.Write) []write {
 	out := make([]write, len(writes))
 	for i, w := range writes {

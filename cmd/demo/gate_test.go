@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// fakeStore answers commits from a script; everything else is not called.
+// fakeStore answers commits from a script. Its other methods are not called.
 type fakeStore struct {
 	core.Backend
 	answers []driver.CommitResult
@@ -64,7 +64,7 @@ func next[T any](t *testing.T, c <-chan T) T {
 	}
 }
 
-// TestGate holds a write, ends its context, and sends it all the same.
+// TestGate: a held write is sent even if its context has ended.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41},
@@ -138,7 +138,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// waitingAtGate is the number of goroutines of a test that wait for the gate's lock.
+// waitingAtGate returns the number of a test's goroutines that wait for the gate's lock.
 func waitingAtGate(test string) (n int) {
 	var all bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 2); err != nil {
@@ -152,8 +152,8 @@ func waitingAtGate(test string) (n int) {
 	return n
 }
 
-// TestGateTellsAirportsOnly has the plans of a zombie assigner refused in silence:
-// the report is about departures.
+// TestGateTellsAirportsOnly: the gate does not report refused plans of a zombie assigner, because
+// its reports are about departures.
 func TestGateTellsAirportsOnly(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{answers: []driver.CommitResult{{}, {Err: &core.FencedError{}}, {Err: &core.FencedError{}}}}
@@ -182,8 +182,7 @@ func TestGateTellsAirportsOnly(t *testing.T) {
 	}
 }
 
-// TestUnfencedLeavesPlans sees the control override no fence of a shard that is
-// Tenure's own.
+// TestUnfencedLeavesPlans: the control never overrides the fence of a shard that belongs to Tenure.
 func TestUnfencedLeavesPlans(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{answers: []driver.CommitResult{{Err: &core.FencedError{Current: driver.Owner{Session: "new", Token: 57}}}}}
@@ -197,7 +196,7 @@ func TestUnfencedLeavesPlans(t *testing.T) {
 	}
 }
 
-// TestUnfenced sees a dead fence and a taken number overridden, and nothing else.
+// TestUnfenced: the control overrides a dead fence and a taken number, and nothing else.
 func TestUnfenced(t *testing.T) {
 	t.Parallel()
 	current := driver.Owner{Session: "new", Token: 57}

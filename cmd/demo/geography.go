@@ -10,19 +10,19 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// A projection is Albers' conic projection, which keeps areas. Its fields are two exact
-// parallels, a point that lies at x, y of the map, and the width of the map in radians.
+// A projection is an Albers equal-area conic projection. The point at (lat, lon) appears at (x, y)
+// on the map. The map's width is in radians.
 type projection struct {
-	south, north float64 // parallels, degrees
-	lat, lon     float64 // of the point
+	south, north float64 // the standard parallels, in degrees
+	lat, lon     float64 // latitude and longitude of the point
 	x, y         float64
 	width        float64
 }
 
-const mapHeight = 0.6 // as a fraction of its width
+const mapHeight = 0.6 // height of a map as a fraction of its width
 
-// projectionFor returns the projection of a state. States far from the others are drawn below them,
-// as on most maps of the country.
+// projectionFor returns the projection for a state. Remote states appear below the others, as on
+// most maps of the country.
 func projectionFor(state string) projection {
 	switch state {
 	case "AK":
@@ -35,7 +35,6 @@ func projectionFor(state string) projection {
 	return projection{29.5, 45.5, 38, -96, 0.5, 0.47, 0.8}
 }
 
-// at returns where a point lies on the map.
 func (p projection) at(lat, lon float64) (x, y float64) {
 	const degree = math.Pi / 180
 	n := (math.Sin(p.south*degree) + math.Sin(p.north*degree)) / 2
@@ -46,7 +45,7 @@ func (p projection) at(lat, lon float64) (x, y float64) {
 	return p.x + east/p.width, p.y + south/p.width/mapHeight
 }
 
-// airportPlaces returns the places of the embedded airports on the map.
+// airportPlaces returns the map positions of the embedded airports.
 func airportPlaces() (map[string]tenurehttp.Place, error) {
 	rows, err := csv.NewReader(strings.NewReader(embeddedAirports)).ReadAll()
 	if err != nil {

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// A lease is a lease as the members reported it. Instants are of the host's monotonic clock, in
-// nanoseconds; zero means not yet.
+// The members report these facts about a lease. Times are readings of the host's monotonic clock,
+// in nanoseconds. A zero time means that the event has not happened yet.
 type lease struct {
 	member  string
 	token   int64
 	granted int64
 	resumed int64
 	ended   int64
-	planned bool // ended on purpose: drained and handed over
+	planned bool // the lease ended on purpose: it was drained and handed over
 }
 
-// Names of the signals of faults.
 const (
 	sigKill = "SIGKILL"
 	sigStop = "SIGSTOP"
@@ -34,26 +33,26 @@ type fault struct {
 type passage struct {
 	airport  string
 	from, to lease
-	signal   string        // of the fault that made it a takeover; empty for a planned hand-over
-	took     time.Duration // from the fault, or the end of the previous lease, to the resumption
+	signal   string        // the signal that caused the takeover; empty for a planned hand-over
+	took     time.Duration // time from the fault, or the end of the previous lease, to the resumption
 }
 
-// history is what the director knows about leases and decisions from the members' events. Events of
-// different members may be applied in any order.
+// A history contains the leases and decisions that members reported to the director. The events of
+// different members may arrive in any order.
 type history struct {
-	leases  map[string][]lease // by airport, by token
-	counts  map[string]int     // decisions accepted, by airport
-	decided int                // their sum
+	leases  map[string][]lease // leases by airport, then by token
+	counts  map[string]int     // number of accepted decisions, by airport
+	decided int                // the sum of counts
 	granted int                // number of leases
 	faults  []fault
-	zombies []write // sent late, with their outcome
+	zombies []write // writes that were sent late, with their outcomes
 	plans   int     // number of plans that assigners wrote
 
 	reshares []reshare
 	boards   map[string]string // the members' boards at the end
-	lags     []float64         // of their boards, milliseconds
+	lags     []float64         // lags of the members' boards, in milliseconds
 
-	serverAway []time.Duration // time of each restart of the server, from its kill
+	serverAway []time.Duration // for each restart of the server, the time since the server was killed
 }
 
 func newHistory() *history {
@@ -86,8 +85,8 @@ func (h *history) apply(member string, e event) {
 	}
 }
 
-// lease returns the record of an airport's lease, and makes it if it is new. The pointer is valid
-// until the next call.
+// lease returns the record of an airport's lease, creating one if necessary. The pointer is valid
+// until the method is called again.
 func (h *history) lease(airport string, token int64) *lease {
 	ls := h.leases[airport]
 	i, found := slices.BinarySearchFunc(ls, token, func(l lease, t int64) int { return cmp.Compare(l.token, t) })
@@ -105,12 +104,12 @@ func (h *history) count(airport string, n int) {
 	}
 }
 
-// addFault records a signal that was sent to a member.
 func (h *history) addFault(member, signal string, at int64) {
 	h.faults = append(h.faults, fault{member, signal, at})
 }
 
-// newest returns the airport's lease with the highest token, or the zero lease.
+// newest returns the airport's lease with the highest token. If the airport has had no lease,
+// newest returns the zero lease.
 func (h *history) newest(airport string) lease {
 	ls := h.leases[airport]
 	if len(ls) == 0 {
@@ -119,8 +118,8 @@ func (h *history) newest(airport string) lease {
 	return ls[len(ls)-1]
 }
 
-// owned returns the airports whose newest lease is the member's and has not ended, sorted by
-// name.
+// owned returns the airports, sorted by name, whose newest lease belongs to the member and has not
+// ended.
 func (h *history) owned(member string) []string {
 	var out []string
 	for a := range h.leases {
@@ -132,8 +131,8 @@ func (h *history) owned(member string) []string {
 	return out
 }
 
-// passages returns the completed takeovers and planned hand-overs, in order of completion. If
-// the previous owner had a fault, the passage is a takeover.
+// The completed takeovers and planned hand-overs are in order of completion. A passage is a
+// takeover if the previous owner had a fault.
 func (h *history) passages() []passage {
 	var out []passage
 	for airport, ls := range h.leases {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestPassages applies one story, in any order in which pipes may deliver it.
+// TestPassages applies one story, in any order in which pipes may deliver its events.
 func TestPassages(t *testing.T) {
 	t.Parallel()
 	type reported struct {
@@ -18,7 +18,8 @@ func TestPassages(t *testing.T) {
 		{"m1", event{Is: isGranted, At: 100, Airport: "ATL", Token: 3}},
 		{"m1", event{Is: isResumed, At: 110, Airport: "ATL", Token: 3}},
 		{"m1", event{Is: isWrote, At: 120, Airport: "ATL", Token: 3, Count: 4}},
-		// m1 stopped at 200: taken over, and its own end of the lease comes later
+		// m1 was stopped at 200. Its airport was taken over, and m1 reports the end of its lease
+		// later.
 		{"m2", event{Is: isGranted, At: 290, Airport: "ATL", Token: 7}},
 		{"m2", event{Is: isResumed, At: 300, Airport: "ATL", Token: 7, Count: 5}},
 		{"m1", event{Is: isEnded, At: 400, Airport: "ATL", Token: 3}},
@@ -26,7 +27,7 @@ func TestPassages(t *testing.T) {
 		{"m1", event{Is: isGranted, At: 503, Airport: "ATL", Token: 8}},
 		{"m1", event{Is: isResumed, At: 505, Airport: "ATL", Token: 8, Count: 5}},
 		{"m1", event{Is: isAnswered, Writes: []write{{Airport: "ATL", Token: 3, Outcome: wasRefused}}}},
-		// lost and regained by the same member: no passage
+		// The same member lost and regained the airport, so this is not a passage.
 		{"m3", event{Is: isGranted, At: 100, Airport: "BOS", Token: 1}},
 		{"m3", event{Is: isEnded, At: 150, Airport: "BOS", Token: 1}},
 		{"m3", event{Is: isGranted, At: 160, Airport: "BOS", Token: 2}},

@@ -1,18 +1,20 @@
 //go:build unix
 
-// Command demo is the flight board: 20,000 real departures from 220 airports. Each airport is a
-// shard. Three member processes of this program share them with a sharding.Manager. The owner
-// of an airport appends one decision per departure to the airport's log, under its fencing
-// token, from where the previous owner stopped. Every member shows all airports with a
-// follower.Tailer. The director kills one member, lets a fourth join, drains one, and shuts one
-// down. It stops another between the last check of a write and its sending. At the end, it
-// compares the logs and the members' boards with the file, and package internal/proof/history
-// judges the members' calls and the answers. With -unfenced, the demo runs without the fence,
-// and finds damage.
+// Command demo shows a flight board of 20,000 real departures from 220 airports. Each airport is a
+// shard. Three member processes of this program divide the airports among themselves with a
+// sharding.Manager. The owner of an airport continues where the previous owner stopped. For each
+// departure, the owner appends one decision to the airport's log, under a fencing token. Every
+// member follows all airports with a follower.Tailer, and shows them on its board. The director
+// kills a member, starts a fourth member, drains a member, and shuts a member down. The director
+// also stops a member after core has checked a write, but before the write is sent. Finally, the
+// director compares the logs and the members' boards with the flights file. Package
+// internal/proof/history checks the members' calls and the store's answers. With -unfenced, the
+// demonstration runs without the fence, and reports the resulting damage.
 //
-// The logs are in a temporary SQLite database. With -backend, they are on a PostgreSQL,
-// MariaDB, ZooKeeper, Consul or Redis server, or in an etcd cluster of three members. The run
-// starts the server, and once kills and restarts it, or one of the three.
+// By default, the logs are in a temporary SQLite database. The -backend flag selects a PostgreSQL,
+// MariaDB, ZooKeeper, Consul or Redis server, or a three-member etcd cluster. The demonstration
+// starts this server or cluster. Once during the run, the demonstration kills and restarts the
+// server or a member of the cluster.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres
@@ -43,7 +45,7 @@ func main() {
 	if os.Getenv(memberEnv) != "" {
 		os.Exit(runMember(os.Stdin, os.Stdout))
 	}
-	// The kernel ends the children when the thread that started them ends.
+	// The kernel kills the children when the thread that started them exits.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -51,8 +53,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs the command and returns its exit code. It leaves no process and, unless asked to, no
-// file.
+// Running the command leaves no process behind. Files are left only if an option requests them or
+// judgeCalls keeps a history.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseOptions(args, stores(), stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -80,9 +82,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return r.exitCode()
 }
 
-const maxLineRunes = 600 // of an error, which may contain the log of a server
+const maxLineRunes = 600 // maximum length of an error, which may contain the log of a server
 
-// oneLine returns an error as one line that begins with the command's name once.
+// oneLine formats an error as a single line that begins with the command's name.
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if r := []rune(text); len(r) > maxLineRunes {
@@ -100,7 +102,7 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 	return e.Encode(r)
 }
 
-// play runs the flight board. If the database stays, kept describes where it is.
+// If the database is kept, the returned string describes its location.
 func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report, kept string, err error) {
 	flights, err := openTimetable(o.flights)
 	if err != nil {
@@ -169,12 +171,11 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 }
 
 const (
-	pageSize  = 500              // entries of a log in one read
-	readLimit = 30 * time.Second // for reading all logs
+	pageSize  = 500              // number of entries of a log in one read
+	readLimit = 30 * time.Second // time limit for reading all logs
 )
 
-// examine reads every airport's log, compares it with the truth, and judges the members' records of
-// their calls.
+// examine compares every airport's log with the truth, and checks the members' recorded calls.
 func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable, recorded []string) error {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -207,11 +208,12 @@ func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable
 	return r.judgeCalls(calls.Merge(h, rec.History()))
 }
 
-// traceClocks is how far the members' wall clocks may be apart. They share one clock.
+// traceClocks bounds the difference between the members' wall clocks. In the demonstration, all
+// members read the same clock.
 const traceClocks = 5 * time.Millisecond
 
-// checkTraces checks the members' traces, as "tenure check" does. It skips the control's, because
-// the control breaks the rules.
+// checkTraces checks the members' traces in the same way as "tenure check". checkTraces skips the
+// traces of a control, which deliberately breaks the rules.
 func (r *report) checkTraces(ctx context.Context, dir string) error {
 	if r.Unfenced {
 		return nil
@@ -234,8 +236,8 @@ func (r *report) checkTraces(ctx context.Context, dir string) error {
 	return nil
 }
 
-// judgeCalls looks for answers that no order of the store can explain. It keeps such a history,
-// except that of the control, where it is expected.
+// judgeCalls looks for answers that no order of the operations can explain. Unless the run is a
+// control, judgeCalls keeps a history with such answers.
 func (r *report) judgeCalls(h *calls.History) (err error) {
 	found := calls.Check(h, nil)
 	r.Calls.N, r.Calls.Contradictions = len(h.Operations), len(found)

@@ -1,7 +1,7 @@
 //go:build !unix
 
-// Command demo is the flight board. It needs signals that stop a process, so it runs only on Unix
-// systems.
+// Command demo shows a flight board. The command stops processes with signals, so it runs only on
+// Unix systems.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestMain lets this test binary be a member, as the command's binary is.
+// TestMain lets this test binary be a member, like the command's binary.
 func TestMain(m *testing.M) {
 	if os.Getenv(memberEnv) != "" {
 		os.Exit(runMember(os.Stdin, os.Stdout))
@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// short are arguments for a run of some seconds over the first departures of the
-// embedded file.
+// short returns arguments for a run of some seconds over the first departures of the embedded file.
 func short(t *testing.T, more ...string) []string {
 	t.Helper()
 	rows := strings.SplitAfterN(embeddedFlights, "\n", 3002)
@@ -47,8 +46,8 @@ func atRest(t *testing.T, tmp string) {
 	}
 }
 
-// TestRun plays a short run with the fence, which must end whole, and one
-// without, which must end with damage. Not parallel: it looks for children.
+// TestRun plays a short run with the fence, which must end without damage, and a run without the
+// fence, which must end with damage. It is not parallel, because it looks for child processes.
 func TestRun(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -68,8 +67,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// playShort plays a short run to its end, which must be the given exit code, with
-// nothing left behind. The calling goroutine must be locked to its thread.
+// playShort plays a short run to its end. The run must have the given exit code, and leave nothing
+// behind. The calling goroutine must be locked to its thread.
 func playShort(t *testing.T, wantCode int, more ...string) *report {
 	t.Helper()
 	args := short(t, more...)
@@ -105,7 +104,7 @@ func playShort(t *testing.T, wantCode int, more ...string) *report {
 	return r
 }
 
-// TestInterrupted ends a run in the middle: the database that it made goes too.
+// TestInterrupted interrupts a run. The run must remove the database that it created.
 func TestInterrupted(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

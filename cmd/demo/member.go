@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member is one of the processes that share the airports. A sharding.Manager beside an Elector
-// serves its share, and a follower.Tailer shows all airports.
+// A member is one of the processes that share the airports. The member serves its share with an
+// Elector and a sharding.Manager, and shows all airports with a follower.Tailer.
 type member struct {
 	config  memberConfig
 	flights *timetable
@@ -40,13 +40,13 @@ type member struct {
 }
 
 const (
-	leaveBudget    = 10 * time.Second // until all airports are taken over, plus a TTL
-	quitLimit      = 5 * time.Second  // for each part of a member to end when the director is gone
-	planningParts  = 10               // largest number of plans in a TTL
-	successorParts = 20               // the second in order waits TTL/successorParts for the first
+	leaveBudget    = 10 * time.Second // time until all airports have new owners, plus a TTL
+	quitLimit      = 5 * time.Second  // time for each part of a member to end when the director is gone
+	planningParts  = 10               // maximum number of plans in a TTL
+	successorParts = 20               // the second successor waits TTL/successorParts for the first
 )
 
-// runMember is the main function of a child process. The end of in ends it.
+// runMember is the main function of a child process, and returns at the end of its input.
 func runMember(in io.Reader, out io.Writer) int {
 	lines := harness.NewReader(in)
 	m := &member{out: harness.NewWriter(out), clear: newClearance()}
@@ -61,14 +61,12 @@ func runMember(in io.Reader, out io.Writer) int {
 	return exitOK
 }
 
-// report sends an event to the director. Failures do not matter, because if the director is
-// gone, the end of the input ends this process.
+// Write errors are ignored, because this process ends when the director does.
 func (m *member) report(e event) {
 	e.At = monotonic()
 	_ = m.out.Write(e)
 }
 
-// trouble reports a failure between this member and the store to the director.
 func (m *member) trouble(what string, err error) {
 	if err != nil {
 		m.report(event{Is: isTrouble, Cause: fmt.Sprintf("%s: %v", what, err)})
@@ -83,15 +81,20 @@ func (m *member) assemble(b core.Backend) (err error) {
 	store := calls.Wrap(intercept.Wrap(b, m.gate.Around), m.rec)
 	m.elector, err = core.NewElector(store, &core.Options{
 		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
-		LockDir:  "none", // each member stands for a machine
+		LockDir:  "none", // each member represents a machine
 		TraceDir: filepath.Dir(m.config.Calls),
 		// The members share the processors of one machine, so a successor may be late. With a
-		// shorter delay, an airport first goes to another member, and moves twice.
+		// shorter delay, another member could take an airport first, and the airport would move
+		// twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
 		Logger:    slog.New(slog.DiscardHandler), // the screen shows the reports of the hooks
 		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{
-			OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) },
-			OnCall:    m.called,
+			OnEvent: func(e core.Event) {
+				if e.Fence.Shard == "" && e.Kind != core.RecordDamaged { // an event of the session
+					m.trouble(string(e.Kind), e.Err)
+				}
+			},
+			OnCall: m.called,
 		}),
 	})
 	if err != nil {
@@ -107,14 +110,14 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.board = newBoard(monotonic())
-	hooks := m.metrics.FollowerHooks()
-	failed := hooks.OnError
-	hooks.OnError = func(f follower.Failure) {
-		failed(f)
-		m.trouble("board", f.Err)
-	}
 	m.tailer, err = follower.NewTailer(store, &follower.Options{
-		BackoffMax: m.config.TTL, Hooks: hooks,
+		BackoffMax: m.config.TTL,
+		OnEvent: func(e follower.Event) {
+			m.metrics.FollowerEvent(e)
+			if e.Kind == follower.Failed {
+				m.trouble("board", e.Err)
+			}
+		},
 	})
 	if err != nil {
 		return err
@@ -123,7 +126,6 @@ func (m *member) assemble(b core.Backend) (err error) {
 	return m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*")
 }
 
-// planned reports a plan that this member wrote, and the reasons for its moves.
 func (m *member) planned(o *sharding.Outcome) {
 	m.metrics.Planned(o)
 	if len(o.Moves) == 0 {
@@ -136,7 +138,6 @@ func (m *member) planned(o *sharding.Outcome) {
 	m.report(event{Is: isPlanned, Count: len(o.Moves), Cause: reasons(by)})
 }
 
-// called reports heartbeats, to be shown.
 func (m *member) called(c core.Call) {
 	if m.config.Measured && c.Kind == "beat" && c.Err == nil {
 		m.report(event{Is: isBeat})
@@ -169,7 +170,7 @@ func (m *member) run(lines *harness.Reader) (err error) {
 	if m.config.Measured {
 		defer m.startMeasuring()()
 	}
-	// They end in this order, because the elector carries out the manager's requests.
+	// The manager ends before the elector, because the elector performs the manager's requests.
 	ended := make(chan *part, 3)
 	parts := []*part{
 		startPart("the manager", m.manager.Run, ended), startPart("the elector", m.elector.Run, ended),
@@ -200,12 +201,12 @@ func (m *member) run(lines *harness.Reader) (err error) {
 			case doDrain:
 				m.manager.Drain(true)
 				emptied := m.manager.Emptied()
-				go func() { // ends at the latest with the process
+				go func() { // this goroutine ends with the process at the latest
 					<-emptied
 					m.report(event{Is: isEmptied})
 				}()
 			case doShow:
-				go m.show() // ends at the latest with the process
+				go m.show() // this goroutine ends with the process at the latest
 			case doLeave:
 				err := endParts(parts, leaveBudget+m.config.TTL+quitLimit)
 				if err == nil {
@@ -224,7 +225,7 @@ func cmpErr(err, otherwise error) error {
 	return otherwise
 }
 
-// show reports the board to the director once it has every departure of the file.
+// The director receives the board once it contains every departure in the file.
 func (m *member) show() {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
@@ -237,15 +238,15 @@ func (m *member) show() {
 	m.report(m.board.shown())
 }
 
-// A part runs in a member until it is stopped.
 type part struct {
 	name string
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // once done
+	err  error // set once the part has ended
 }
 
-// startPart runs a part, and sends it to ended, which has room, when it ends.
+// startPart starts a part, and sends it on the channel when it ends. The channel must have free
+// capacity.
 func startPart(name string, run func(context.Context) error, ended chan<- *part) *part {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &part{name: name, stop: stop, done: make(chan struct{})}
@@ -258,7 +259,7 @@ func startPart(name string, run func(context.Context) error, ended chan<- *part)
 	return p
 }
 
-// endParts ends one part after the other, each within the limit.
+// endParts stops the parts in sequence, and limits the time for each.
 func endParts(parts []*part, limit time.Duration) error {
 	var errs []error
 	for _, p := range parts {

@@ -8,17 +8,15 @@ import (
 	"time"
 )
 
-// say prints a line of the timeline. It ignores failures to write, because the report would fail
-// too.
+// Write errors are ignored here, because they would also affect the report.
 func (d *director) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	d.web.say(text)
 	_, _ = fmt.Fprintf(d.progress, "%6.1f s  %s\n", time.Since(d.began).Seconds(), text)
 }
 
-const progressStep = 10 // percent
+const progressStep = 10 // in percent
 
-// At each progressStep, showProgress prints how many departures are decided.
 func (d *director) showProgress() {
 	p := d.history.decided * 100 / d.flights.total
 	if p < d.shown+progressStep {
@@ -33,14 +31,13 @@ func (d *director) showProgress() {
 	_, _ = fmt.Fprintf(d.progress, "%6.1f s  %s\n", time.Since(d.began).Seconds(), line)
 }
 
-// detail prints a line only with -v.
 func (d *director) detail(format string, args ...any) {
 	if d.o.verbose {
 		d.say(format, args...)
 	}
 }
 
-// sayTakeovers summarises the takeovers after the first passages.
+// sayTakeovers summarizes the takeovers among the passages that begin at index before.
 func (d *director) sayTakeovers(from string, before int) {
 	var took []float64
 	by := map[string]int{}
@@ -56,7 +53,7 @@ func (d *director) sayTakeovers(from string, before int) {
 	}
 }
 
-// sayHandOvers summarises the planned hand-overs after the first passages.
+// sayHandOvers summarizes the planned hand-overs among the passages that begin at index before.
 func (d *director) sayHandOvers(before int) {
 	var took []float64
 	by := map[string]int{}
@@ -85,7 +82,7 @@ func (d *director) sayZombie(node string, w write) {
 	}
 }
 
-// parts returns the number of airports that went to each member, as text.
+// The text lists the number of airports that each member received.
 func (d *director) parts(by map[string]int) string {
 	var out []string
 	for _, s := range d.members {
@@ -104,7 +101,6 @@ func (d *director) shares() string {
 	return d.parts(by)
 }
 
-// place returns an airport with its city.
 func (d *director) place(airport string) string {
 	if city := d.cities[airport]; city != "" {
 		return airport + " (" + city + ")"

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestLines: what is said, and each tenth of the departures once.
+// TestLines: the run prints the expected lines, and each tenth of the departures once.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

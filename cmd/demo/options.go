@@ -13,16 +13,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Exit codes.
 const (
 	exitOK           = 0
 	exitDamage       = 1   // a check failed
-	exitInput        = 2   // bad input, or the run could not finish
-	exitInconclusive = 3   // a control that found no damage
-	exitInterrupted  = 130 // as shells count SIGINT
+	exitInput        = 2   // the input was bad, or the run could not finish
+	exitInconclusive = 3   // a control found no damage
+	exitInterrupted  = 130 // the code that shells use for SIGINT
 )
 
-// options are the validated flags.
 type options struct {
 	backend   string
 	dsn       string
@@ -37,10 +35,10 @@ type options struct {
 	keep      bool
 	stay      bool
 	verbose   bool
-	board     string // address; empty: nothing listens
+	board     string // address of the board; if empty, nothing listens
 }
 
-// Limits of the options. The store determines the smallest TTL.
+// The store determines the smallest TTL.
 const (
 	minMembers, maxMembers   = 2, 9
 	minDuration, maxDuration = 4 * time.Second, time.Hour
@@ -66,8 +64,8 @@ damage was found. 130: interrupted.
 Flags:
 `
 
-// parseOptions reads the command line and checks all that it can without a store. Its error is one
-// line. Before it returns flag.ErrHelp, it has written the usage to help.
+// parseOptions makes every check that needs no store, and returns single-line errors. Before
+// returning flag.ErrHelp, parseOptions writes a usage message to help.
 func parseOptions(args []string, stores []store, help io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
@@ -149,7 +147,7 @@ func (o *options) validate(stores []store) error {
 	return nil
 }
 
-// quote returns an argument for a message, which must not repeat a password.
+// A message must not repeat an argument that may contain a password.
 func quote(arg string) string {
 	if mayHoldPassword(arg) {
 		return "(not repeated here, as it may hold a password)"
@@ -157,12 +155,11 @@ func quote(arg string) string {
 	return fmt.Sprintf("%.40q", arg)
 }
 
-// mayHoldPassword reports whether an argument looks like a server's address with credentials.
+// mayHoldPassword reports whether an argument looks like a server address with credentials.
 func mayHoldPassword(arg string) bool {
 	return strings.Contains(arg, "://") || strings.Contains(arg, "@") || strings.Contains(arg, "password")
 }
 
-// validateTTL checks the TTL against a store's limits.
 func (o *options) validateTTL(l core.Limits) error {
 	if o.ttl <= 0 {
 		return fmt.Errorf("TTL %v: use a positive one with -ttl, such as 1s", o.ttl)
@@ -173,7 +170,6 @@ func (o *options) validateTTL(l core.Limits) error {
 	return nil
 }
 
-// nodes returns the members' labels.
 func (o *options) nodes() []string {
 	out := make([]string, o.members)
 	for i := range out {

@@ -24,7 +24,7 @@ func badFlights(t *testing.T, text string) string {
 	return path
 }
 
-// TestRefusedInput sees bad input end in one line, exit code 2, and no file.
+// TestRefusedInput: bad input ends the run with one line, exit code 2, and no file.
 func TestRefusedInput(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -81,8 +81,8 @@ func TestRefusedInput(t *testing.T) {
 	}
 }
 
-// TestRefusedEnvironment sees a server that the environment names and nobody can
-// reach end like a bad flag.
+// TestRefusedEnvironment: if the environment names an unreachable server, the run ends as after a
+// bad flag.
 func TestRefusedEnvironment(t *testing.T) {
 	servers.Short(t)
 	t.Setenv("TENURE_POSTGRES_DSN", "app:SECRET")
@@ -91,8 +91,8 @@ func TestRefusedEnvironment(t *testing.T) {
 	refuse(t, []string{"-backend", "mysql"}, "cannot reach the server named by TENURE_MYSQL_DSN")
 }
 
-// refuse runs the command and wants one line with want, exit code 2, nothing on
-// standard output, no password, and nothing written.
+// refuse runs the command and expects one line that contains want, exit code 2, an empty standard
+// output, no password, and no files.
 func refuse(t *testing.T, args []string, want string) {
 	t.Helper()
 	tmp := t.TempDir()

@@ -10,20 +10,20 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A place is where a run keeps its logs. It is a separate namespace in a temporary database, on
-// a server started for the run, or in the database that was named.
+// A place is a new namespace for a run's logs. The namespace is in a temporary database, on a
+// server that was started for the run, or in a given database.
 type place struct {
 	store     store
 	dsn       string
 	namespace string
 	backend   core.Backend
-	server    *server  // the run's own, ended at the end; otherwise nil
-	dir       string   // temporary, removed at the end unless kept; otherwise empty
-	created   []string // the files of a database that did not exist before
+	server    *server  // a server that the run started and ends; otherwise nil
+	dir       string   // the temporary directory, which is removed at the end unless it is kept; otherwise empty
+	created   []string // the files of a database that did not exist before the run
 	keep      bool
 }
 
-// openPlace creates the run's namespace. If that fails, it removes everything that it created.
+// openPlace creates the run's namespace. After a failure, openPlace removes whatever it created.
 func openPlace(ctx context.Context, o *options) (*place, error) {
 	s, _ := storeNamed(stores(), o.backend)
 	p := &place{store: s, dsn: o.dsn, namespace: o.namespace + "/" + runName(), keep: o.keep}
@@ -38,7 +38,7 @@ func openPlace(ctx context.Context, o *options) (*place, error) {
 	return nil, fmt.Errorf("demo: cannot use the %s database: %w", s.opener.Name, err)
 }
 
-// provide makes a temporary directory, or starts a server, if no place was named.
+// provide creates a temporary directory or starts a server, unless a place is given.
 func (p *place) provide(ctx context.Context) (err error) {
 	switch {
 	case p.dsn != "":
@@ -57,7 +57,6 @@ func (p *place) provide(ctx context.Context) (err error) {
 	return nil
 }
 
-// open makes the tables and the namespace.
 func (p *place) open(ctx context.Context, o *options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.store.limit)
 	defer cancel()
@@ -78,8 +77,8 @@ func (p *place) open(ctx context.Context, o *options) (err error) {
 	return nil
 }
 
-// absent returns the store's files if its place does not exist yet. If a database exists, the run
-// may remove none of its files.
+// absent returns the files that the store will create, or nil if the database already exists. The
+// run must not remove an existing database.
 func (p *place) absent() []string {
 	if p.store.files == nil {
 		return nil
@@ -90,8 +89,8 @@ func (p *place) absent() []string {
 	return p.store.files(p.dsn)
 }
 
-// close closes the store. It removes a temporary one unless it is kept, and a created one if the
-// run failed.
+// Closing a place removes a temporary database, unless the database is kept. After a failed run,
+// closing also removes a database that the run created.
 func (p *place) close(failed bool) error {
 	err := p.backend.Close()
 	if !p.keep && (p.dir != "" || p.server != nil || failed) {
@@ -103,7 +102,6 @@ func (p *place) close(failed bool) error {
 	return nil
 }
 
-// remove removes everything that was created, but nothing older.
 func (p *place) remove() error {
 	if p.server != nil {
 		return p.server.close()
@@ -120,7 +118,7 @@ func (p *place) remove() error {
 	return errors.Join(errs...)
 }
 
-// describe returns where the database is and how to look at it.
+// describe returns the database's location and a command to inspect it.
 func (p *place) describe() string {
 	return fmt.Sprintf("kept: %s\n  %s", p.dsn, p.store.look(p.dsn, p.namespace))
 }

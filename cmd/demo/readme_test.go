@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReadme compares the lines that README.md shows of the demonstration with the
-// reports of a run and of the control. "..." in a line stands for anything.
+// TestReadme compares the lines of the demonstration in README.md with the reports of a run and of
+// the control. "..." in a line matches any text.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	read := func(path ...string) string {

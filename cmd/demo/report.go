@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A spread summarises a set of measurements. It is zero if there are none.
+// A spread summarizes a set of measurements. The spread of an empty set is zero.
 type spread struct {
 	N      int     `json:"n"`
 	Min    float64 `json:"min"`
@@ -24,7 +24,6 @@ func spreadOf(values []float64) spread {
 	return spread{N: len(v), Min: v[0], Median: v[len(v)/2], Max: v[len(v)-1]}
 }
 
-// in returns the spread as text, with each value in the given format, and a unit.
 func (s spread) in(format, unit string) string {
 	if s.N == 0 {
 		return "none"
@@ -33,30 +32,28 @@ func (s spread) in(format, unit string) string {
 		s.Median)
 }
 
-// boards summarises the members' boards at the end, and their lags.
+// The members' final boards are summarized with their lags.
 type boards struct {
 	N      int     `json:"n"`
-	Wrong  int     `json:"wrong"` // different from the file
+	Wrong  int     `json:"wrong"` // number of boards that differ from the file
 	Median float64 `json:"lag_median_ms"`
 	P95    float64 `json:"lag_p95_ms"`
 }
 
-// callsJudged is package history's judgement of the recorded calls.
+// callsJudged is the verdict of package history on the recorded calls.
 type callsJudged struct {
 	N              int      `json:"n"`
-	Contradictions int      `json:"contradictions"` // calls that no order of the store explains
+	Contradictions int      `json:"contradictions"` // number of calls that no order of operations in the store explains
 	Examples       []string `json:"examples,omitempty"`
 	Kept           string   `json:"kept,omitempty"` // directory with the history
 }
 
-// stepsChecked is the result of checking the members' traces.
 type stepsChecked struct {
 	N        int      `json:"n"`
 	Breaches int      `json:"breaches"`
 	Examples []string `json:"examples,omitempty"`
 }
 
-// A report is the outcome of a run.
 type report struct {
 	Backend    string            `json:"backend"`
 	Members    int               `json:"members"`
@@ -66,13 +63,13 @@ type report struct {
 	Seconds    float64           `json:"seconds"`
 	Airports   int               `json:"airports"`
 	Departures int               `json:"departures"`
-	Decisions  int               `json:"decisions"` // entries in the logs
+	Decisions  int               `json:"decisions"` // number of entries in the logs
 	Leases     int               `json:"leases_granted"`
-	Takeovers  map[string]spread `json:"takeovers_ttl"` // by signal, in multiples of TTL
+	Takeovers  map[string]spread `json:"takeovers_ttl"` // durations of takeovers by signal, in multiples of the TTL
 	HandOvers  spread            `json:"handovers_ms"`
 	Plans      int               `json:"plans"`
 	Moves      []reshare         `json:"moves"`
-	ServerAway []float64         `json:"server_away_ms,omitempty"` // of each kill of the server, until it ran again
+	ServerAway []float64         `json:"server_away_ms,omitempty"` // for each kill of the server, the time until the server ran again
 	Attempted  int               `json:"zombie_writes_attempted"`
 	Refused    int               `json:"zombie_writes_refused"`
 	Accepted   int               `json:"zombie_writes_accepted"`
@@ -84,7 +81,6 @@ type report struct {
 	Failures   []string          `json:"failures,omitempty"`
 }
 
-// measure fills in the figures of the history.
 func (r *report) measure(h *history, ttl time.Duration) {
 	takeovers := map[string][]float64{}
 	var handOvers []float64
@@ -112,7 +108,6 @@ func (r *report) measure(h *history, ttl time.Duration) {
 	}
 }
 
-// compareBoards compares the members' boards with the truth.
 func (r *report) compareBoards(h *history, want string) {
 	for _, board := range h.boards {
 		r.Boards.N++
@@ -125,7 +120,6 @@ func (r *report) compareBoards(h *history, want string) {
 	}
 }
 
-// judge decides whether everything holds, and lists the failures.
 func (r *report) judge() {
 	var failures []string
 	fail := func(bad bool, format string, args ...any) {
@@ -154,8 +148,8 @@ func (r *report) judge() {
 	r.Failures, r.Passed = failures, len(failures) == 0
 }
 
-// exitCode returns 0 if all checks hold, and 1 if not. It returns 3 for a control without
-// damage, because such a control proves nothing.
+// exitCode returns 0 if all checks passed, and 1 if a check failed. A control without damage proves
+// nothing, so its exit code is 3.
 func (r *report) exitCode() int {
 	switch {
 	case r.Unfenced && r.Damage.total() == 0:
@@ -166,7 +160,6 @@ func (r *report) exitCode() int {
 	return exitDamage
 }
 
-// print writes the report for people.
 func (r *report) print(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
@@ -237,7 +230,6 @@ func (r *report) verdict() string {
 	return "FAIL: " + strings.Join(r.Failures, "; ") + "."
 }
 
-// count returns a number of things as text.
 func count(n int, thing string) string {
 	switch {
 	case n == 1:
@@ -248,7 +240,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%s %ss", thousands(n), thing)
 }
 
-// thousands returns a number of at least 0 with separators.
+// The number must not be negative.
 func thousands(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -2,18 +2,18 @@ package main
 
 import "math/rand/v2"
 
-// A schedule lists the faults of one run, with the member of each and the number of departures
-// let through before it. It depends only on the seed.
+// A schedule lists the faults in a run. Each fault has an affected member and a number of
+// departures to clear first. A schedule depends only on the seed.
 type schedule struct {
-	kill, stop, drain, leave         string // node labels
+	kill, stop, drain, leave         string // node labels of the affected members
 	killAt, stopAt, drainAt, leaveAt int
-	joinAt                           int    // of one additional member
-	restartAt                        int    // of the server, if it is the run's own
-	stopPick                         uint64 // chooses among the victim's busy airports
+	joinAt                           int    // when an additional member joins
+	restartAt                        int    // when the server is restarted, if the run started it
+	stopPick                         uint64 // chooses one of the stopped member's busy airports
 }
 
-// newSchedule spreads the faults of the members and the server over a run of total departures.
-// With four or more members, each fault has its own member. With three, the killed one later
+// newSchedule spreads the faults over a run with the given total number of departures. With four or
+// more members, each fault affects a different member. With three members, the killed member later
 // leaves.
 func newSchedule(seed uint64, members []string, total int) schedule {
 	r := rand.New(rand.NewPCG(seed, 0))

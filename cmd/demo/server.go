@@ -10,30 +10,30 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// A serverKind is a server, or a cluster, that the demonstration starts for a run.
+// The demonstration can start a server or cluster of this kind.
 type serverKind struct {
 	kind    servers.Kind
-	install string // the installation to recommend
-	members int    // of a cluster; 0 for one server with databases
+	install string // the installation that messages recommend
+	members int    // number of members of a cluster; 0 for one server with databases
 }
 
-// A server is the run's own, with a database for the run, or a whole cluster. It always ends
-// with this process.
+// A run uses a single server with a database, or a whole cluster. The server stops when this
+// process ends.
 type server struct {
-	*servers.Server             // the one to kill
+	*servers.Server             // the server that the run may kill
 	place           string      // for the narration
 	victim          string      // for the narration
-	dsn             string      // with passwords
-	database        servers.DSN // if the server has databases
+	dsn             string      // contains passwords
+	database        servers.DSN // set if the server has databases
 	end             func() error
 }
 
 const (
-	startLimit = time.Minute      // to make a server's data and start it
-	dropLimit  = 10 * time.Second // to drop its database
+	startLimit = time.Minute      // time to create a server's data and start the server
+	dropLimit  = 10 * time.Second // time to drop the server's database
 )
 
-// start starts a server, or uses the one that the environment names.
+// If an environment variable specifies a running server, the run uses that server.
 func (k serverKind) start(ctx context.Context) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -68,7 +68,7 @@ func (k serverKind) start(ctx context.Context) (*server, error) {
 		Server: s, dsn: d.Reveal(), database: d,
 		place:  fmt.Sprintf("a %s database of the run's own at %s", k.kind, s.Addr()),
 		victim: fmt.Sprintf("the %s server", k.kind),
-		// Dropping the database matters if the environment named the server.
+		// A server that the environment specifies outlives the run, so the run drops its database.
 		end: func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
 			defer cancel()
@@ -77,7 +77,7 @@ func (k serverKind) start(ctx context.Context) (*server, error) {
 	}, nil
 }
 
-// explain adds advice to the error of a server that cannot be started.
+// explain adds advice to the error for a server that cannot be started.
 func (k serverKind) explain(err error) error {
 	if errors.Is(err, servers.ErrUnavailable) {
 		return fmt.Errorf("demo: install %s, or name a running server with -dsn: %w", k.install, err)

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestServers uses a server of each kind by its DSN, and then plays a short run
-// on one of the run's own, which is killed and restarted meanwhile. Not parallel:
-// it looks for children.
+// TestServers uses a running server of each kind by its DSN. It then plays a short run on a
+// separate server, which is killed and restarted during the run. It is not parallel, because it
+// looks for child processes.
 func TestServers(t *testing.T) {
 	for _, c := range []struct {
 		backend  string
@@ -45,8 +45,8 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestClusters plays a short run on a cluster of the run's own, of which a member
-// is killed and restarted meanwhile.
+// TestClusters plays a short run on a separate cluster. One member of the cluster is killed and
+// restarted during the run.
 func TestClusters(t *testing.T) {
 	for _, s := range stores() {
 		if s.server == nil || s.server.members == 0 {
@@ -80,8 +80,8 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// useNamed opens a place twice in one database: each has its own namespace, which
-// stays. Credentials that the server refuses are not shown.
+// useNamed opens two places in one database. Each place has a separate namespace, which stays. An
+// error about refused credentials does not show them.
 func useNamed(t *testing.T, backend, driver string, dsn servers.DSN, refused string) {
 	o, err := parseOptions([]string{"-backend", backend, "-dsn", dsn.Reveal(), "-namespace", "boards/today"}, stores(),
 		nil)
@@ -111,7 +111,6 @@ func useNamed(t *testing.T, backend, driver string, dsn servers.DSN, refused str
 	refuse(t, []string{"-backend", backend, "-dsn", dsn.As(dsn.User(), "SECRET").Reveal()}, refused)
 }
 
-// TestNoServer: a missing server ends the run with advice.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	for _, s := range stores() {

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// A reshare is one change of the participating members, with the number of airports that it
-// moved.
+// A reshare is a change in the set of participating members, with the number of airports that
+// changed owner.
 type reshare struct {
 	What  string `json:"what"`
 	Moved int    `json:"moved"`
-	Least int    `json:"least"` // that must move for shares that differ by at most one
+	Least int    `json:"least"` // number of airports that must move until shares differ by at most one
 }
 
-// leastMoves returns how many of all shards must get a first or a new owner so that the
-// members' shares differ by at most one. have is their present shares.
+// leastMoves returns the smallest number of shards that need a new or first owner before the
+// members' shares differ by at most one.
 func leastMoves(have []int, shards int) int {
 	have = slices.Sorted(slices.Values(have))
-	slices.Reverse(have) // the larger shares stay with the members that have most
+	slices.Reverse(have) // the members with the most airports keep the larger shares
 	kept := 0
 	for i, n := range have {
 		share := shards / len(have)
@@ -30,8 +30,8 @@ func leastMoves(have []int, shards int) int {
 	return shards - kept
 }
 
-// unsettled describes the first airport that no member owns and works on, or uneven shares. It
-// returns "" if there is neither.
+// The result describes an airport that no participating member serves, or an imbalance in the
+// shares. If everything is settled, unsettled returns "".
 func (h *history) unsettled(airports, members []string) string {
 	if len(members) == 0 {
 		return "nobody takes part"
@@ -68,7 +68,7 @@ func (h *history) unsettled(airports, members []string) string {
 	return ""
 }
 
-// reasons returns the number of a plan's moves for each reason, as text.
+// The text lists the number of a plan's moves for each reason.
 func reasons(by map[string]int) string {
 	var out []string
 	for why, n := range by {

@@ -7,9 +7,6 @@ import (
 	"slices"
 )
 
-// The steps at which a member comes or goes as planned.
-
-// join starts one more member, and waits until it has its share.
 func (d *director) join(ctx context.Context) error {
 	s := &node{label: nodeName(len(d.members) + 1)}
 	d.members = append(d.members, s)
@@ -26,7 +23,7 @@ func (d *director) join(ctx context.Context) error {
 	return nil
 }
 
-// drain empties a member, which continues without any airport.
+// A drained member continues to run without airports.
 func (d *director) drain(ctx context.Context) error {
 	s := d.node(d.schedule.drain)
 	s.status = statusDraining
@@ -45,7 +42,6 @@ func (d *director) drain(ctx context.Context) error {
 	return nil
 }
 
-// leave shuts a member down gracefully.
 func (d *director) leave(ctx context.Context) error {
 	s := d.node(d.schedule.leave)
 	s.status = statusLeaving
@@ -63,8 +59,8 @@ func (d *director) leave(ctx context.Context) error {
 	return nil
 }
 
-// closeDown lets every remaining member show its board and leave, one after the other. Those
-// without airports go first.
+// closeDown makes the remaining members show their boards and leave in sequence. Members without
+// airports leave first.
 func (d *director) closeDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit+stepTTLs*d.o.ttl)
 	defer cancel()
@@ -97,14 +93,13 @@ func (d *director) closeDown(ctx context.Context) error {
 	return nil
 }
 
-// moves counts the moves of one reshare.
 type moves struct {
 	reshare
-	before int // number of passages before
+	before int // number of earlier passages
 }
 
-// watchMoves begins to count. Call it after the members' statuses are set and before anything
-// moves.
+// watchMoves starts counting moves. The caller must set the members' statuses first, and must call
+// watchMoves before any airport moves.
 func (d *director) watchMoves(what string) moves {
 	var have []int
 	for _, node := range d.takers() {
@@ -118,7 +113,7 @@ func (d *director) moved(w moves) {
 	d.history.reshares = append(d.history.reshares, w.reshare)
 }
 
-// takers returns the members that should own airports, including those that are starting.
+// The takers are the members that should own airports, including those that are still starting.
 func (d *director) takers() []string {
 	var out []string
 	for _, s := range d.members {
@@ -129,8 +124,8 @@ func (d *director) takers() []string {
 	return out
 }
 
-// settled reports whether every airport is owned by a member that should own some and has resumed
-// its work, in even shares.
+// settled reports whether the takers own all airports in even shares, and have resumed work on
+// them.
 func (d *director) settled() bool { return d.unsettled() == "" }
 
 func (d *director) unsettled() string {

@@ -28,30 +28,29 @@ import (
 // A store is a backend that the demonstration can use.
 type store struct {
 	opener core.Opener
-	minTTL time.Duration // its smallest TTL, if that is known before it is opened
-	// check, if not nil, refuses a text that cannot be the store's place. Its error does not quote
-	// the place, which may contain a password.
+	minTTL time.Duration // the smallest TTL, if known before the store is opened
+	// An invalid DSN may contain a password, so the check's error must not quote it.
 	check func(dsn string) error
-	// temporary returns a place of the store inside a directory. It is nil for a server.
+	// A temporary database is inside the given directory. For a server, this field is nil.
 	temporary func(dir string) string
-	// server is the server to start if no place is given. It is nil for a store without a
-	// server.
+	// The run starts this server if no DSN is given. For a store without a server, this field is
+	// nil.
 	server *serverKind
-	// migrate, if not nil, makes the tables in a separate step before opening.
+	// Some stores need a separate step that creates the tables before the run opens the store.
 	migrate func(ctx context.Context, dsn string) error
-	// options returns the opener's settings.
 	options func(dsn, namespace string, create bool) map[string]any
-	// limit limits the opening and probing. late is the advice after that limit.
+	// Opening and probing the store must not exceed the limit. The late field contains advice for a
+	// slower store.
 	limit time.Duration
 	late  string
-	// files returns the files that opening a place may create. It is nil for a server.
+	// Opening the store may create these files. For a server, this field is nil.
 	files func(dsn string) []string
-	// look returns a command that shows a namespace's logs. It is nil for a server, which is
-	// never kept.
+	// The command shows a namespace's logs. For a server, this field is nil, because the run never
+	// keeps a server.
 	look func(dsn, namespace string) string
 }
 
-// stores returns the values of -backend. The first is the default.
+// These stores are the choices for -backend. The first one is the default.
 func stores() []store {
 	return []store{
 		{
@@ -161,8 +160,8 @@ func serverOptions(dsn, namespace string, create bool) map[string]any {
 	return map[string]any{"dsn": dsn, "namespace": namespace, "create": create}
 }
 
-// checkPath refuses the address of a server as a path, because later errors would show its
-// password.
+// checkPath rejects a path that looks like a server address, because later errors would show the
+// password in it.
 func checkPath(dsn string) error {
 	if strings.Contains(dsn, "://") || strings.Contains(dsn, "@tcp(") || strings.Contains(dsn, "@unix(") ||
 		strings.Contains(dsn, "password=") {
@@ -172,7 +171,7 @@ func checkPath(dsn string) error {
 	return nil
 }
 
-// checkEndpoints refuses a text that cannot be a list of addresses.
+// checkEndpoints rejects a string that cannot be a list of addresses.
 func checkEndpoints(dsn string) error {
 	if dsn == "" || strings.ContainsAny(dsn, "@ ?") {
 		return errors.New("-dsn is not understood: write it as https://host:port,https://host:port, or host:port on " +
@@ -181,7 +180,8 @@ func checkEndpoints(dsn string) error {
 	return nil
 }
 
-// checkMySQL refuses a DSN whose password may be mistaken for the database, which errors show.
+// checkMySQL rejects a DSN whose password could be mistaken for the database name, which errors
+// show.
 func checkMySQL(dsn string) error {
 	c, err := mysqldriver.ParseDSN(dsn)
 	if err != nil || c.DBName == "" || strings.ContainsAny(c.DBName, "@:()") {
@@ -190,7 +190,6 @@ func checkMySQL(dsn string) error {
 	return nil
 }
 
-// open opens a namespace of the store at dsn.
 func (s store) open(ctx context.Context, dsn, namespace string, create bool) (core.Backend, error) {
 	text, err := json.Marshal(s.options(dsn, namespace, create))
 	if err != nil {
@@ -203,8 +202,8 @@ func (s store) open(ctx context.Context, dsn, namespace string, create bool) (co
 	})
 }
 
-// runName returns a random last part of a run's namespace, so that a run never meets the logs of
-// another.
+// runName returns a random suffix for a run's namespace, so that a run does not find another run's
+// logs.
 func runName() string {
 	var b [6]byte
 	rand.Read(b[:])

@@ -28,28 +28,27 @@ import (
 )
 
 const (
-	metricsEvery = 500 * time.Millisecond // between two reports of a member's metrics
-	metricsOld   = 6 * metricsEvery       // age of the metrics of a stopped member
-	webLimit     = 5 * time.Second        // for each part to end
+	metricsEvery = 500 * time.Millisecond // time between two reports of a member's metrics
+	metricsOld   = 6 * metricsEvery       // age from which the board assumes that the member has stopped
+	webLimit     = 5 * time.Second        // time for each part to end
 )
 
-// web is the board in the browser, and the metrics. It follows the namespace with an Elector
-// that contends for nothing, so it outlives every member. Heartbeats and metrics come from the
-// members' reports. A nil web takes reports and does nothing. A web is safe for concurrent use.
+// A web serves the browser board and the metrics. To be independent of the members, a web follows
+// the namespace with an Elector that contends for no shard. Heartbeats and metrics come from the
+// members' reports. A nil web ignores reports. A web is safe for concurrent use.
 type web struct {
 	*core.Elector
 	journal *tenurehttp.Journal
-	metrics prometheus.Gatherer // its own
+	metrics prometheus.Gatherer // metrics of the observer
 	url     string
 	server  *http.Server
-	parts   []*part // in the order in which they end
+	parts   []*part // the parts in the order in which they end
 
 	mu      sync.Mutex
-	beats   map[string]time.Time // by label
+	beats   map[string]time.Time // beats by node label
 	reports map[string]measures
 }
 
-// measures are a member's last reported metrics.
 type measures struct {
 	at       time.Time
 	families []*dto.MetricFamily
@@ -73,7 +72,7 @@ func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duratio
 	})
 	var tailer *follower.Tailer
 	if err == nil {
-		tailer, err = follower.NewTailer(b, &follower.Options{BackoffMax: ttl, Hooks: own.FollowerHooks(), Logger: quiet})
+		tailer, err = follower.NewTailer(b, &follower.Options{BackoffMax: ttl, OnEvent: own.FollowerEvent, Logger: quiet})
 	}
 	if err == nil {
 		err = tailer.Follow("board", follower.Memory(func(context.Context, follower.Batch) error { return nil }, nil), "*")
@@ -102,7 +101,7 @@ func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duratio
 	return w, nil
 }
 
-// serveUntil serves until ctx ends, and lets requests end.
+// serveUntil serves until ctx ends, and then waits for requests in progress.
 func serveUntil(ctx context.Context, s *http.Server, l net.Listener) error {
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
@@ -128,14 +127,12 @@ func (w *web) close() error {
 	return endParts(w.parts, webLimit)
 }
 
-// say shows a line of the timeline on the board.
 func (w *web) say(text string) {
 	if w != nil {
 		w.journal.Add(tenurehttp.Note{Kind: tenurehttp.NoteOther, Text: text})
 	}
 }
 
-// hear notes a member's report.
 func (w *web) hear(node string, e event) {
 	if w == nil {
 		return
@@ -149,7 +146,7 @@ func (w *web) hear(node string, e event) {
 		p := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := p.TextToMetricFamilies(strings.NewReader(e.Metrics))
 		if err != nil {
-			return // the member ended within a line
+			return // the member ended in the middle of a line
 		}
 		w.mu.Lock()
 		w.reports[node] = measures{time.Now(), slices.Collect(maps.Values(families))}
@@ -165,7 +162,7 @@ func (w *web) hear(node string, e event) {
 	}
 }
 
-// gather returns the metrics of the observer and of the members that run.
+// gather returns the metrics of the observer and the running members.
 func (w *web) gather() ([]*dto.MetricFamily, error) {
 	all := prometheus.Gatherers{w.metrics}
 	w.mu.Lock()
@@ -178,7 +175,7 @@ func (w *web) gather() ([]*dto.MetricFamily, error) {
 	return all.Gather()
 }
 
-// Heartbeats returns the ages of heartbeats from the members' reports, for tenurehttp.Source.
+// Heartbeats implements tenurehttp.Source. The ages come from the members' reports.
 func (w *web) Heartbeats() map[core.SessionID]time.Duration {
 	v := w.View()
 	w.mu.Lock()
@@ -192,7 +189,7 @@ func (w *web) Heartbeats() map[core.SessionID]time.Duration {
 	return ages
 }
 
-// startMeasuring reports the member's metrics until stop is called.
+// startMeasuring reports the member's metrics until the caller stops it.
 func (m *member) startMeasuring() (stop func()) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.metrics)
@@ -202,7 +199,6 @@ func (m *member) startMeasuring() (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// measure reports the member's metrics until ctx ends.
 func (m *member) measure(ctx context.Context, g prometheus.Gatherer) {
 	ticks := time.NewTicker(metricsEvery)
 	defer ticks.Stop()

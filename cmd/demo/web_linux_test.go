@@ -26,7 +26,7 @@ import (
 
 var screenshots = flag.String("screenshots", "", "folder for pictures of the board")
 
-// output collects what a run prints, and finds the board's address in it.
+// output collects the output of a run, and finds the board's address in it.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -79,7 +79,6 @@ func playing(t *testing.T, more ...string) (url string) {
 	}
 }
 
-// fetch returns what is at an address.
 func fetch(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -94,12 +93,12 @@ func fetch(t *testing.T, url string) string {
 	return string(body)
 }
 
-// TestBrowserFlightBoard has a real browser show the board of a run: before and after the
-// takeover of a killed member's airports it shows what /view says. Not parallel: it looks
-// for children.
+// TestBrowserFlightBoard shows the board of a run in a real browser. Before and after the takeover
+// of a killed member's airports, the board agrees with /view. It is not parallel, because it looks
+// for child processes.
 func TestBrowserFlightBoard(t *testing.T) {
 	url := playing(t, "-duration", "60s", "-stay", "-ttl", "2s")
-	b := browser.Start(t) // its processes are gone when those of the run are looked for
+	b := browser.Start(t) // it ends before the check for child processes
 	p := b.Open(url, browser.Options{Width: 1280, Height: 1060})
 	night := b.Open(url, browser.Options{Width: 390, Height: 844, Scale: 2, Phone: true, Dark: true})
 	p.Await(`document.getElementById("n-unowned").textContent === "0" && document.querySelectorAll("#members li").length === 3 &&
@@ -138,8 +137,8 @@ func TestBrowserFlightBoard(t *testing.T) {
 	}
 }
 
-// agreeing waits until the page's table, all of whose pages it reads, has the airports
-// that /view has, and returns them.
+// agreeing reads all pages of the page's table until the table has the same airports as /view, and
+// returns them.
 func agreeing(t *testing.T, p *browser.Page, url string) (rows [][]string) {
 	t.Helper()
 	var want [][]string
@@ -182,7 +181,7 @@ func agreeing(t *testing.T, p *browser.Page, url string) (rows [][]string) {
 	return rows
 }
 
-// picture writes a picture of the page, where one is asked for.
+// picture writes a picture of the page, if the flag asks for one.
 func picture(t *testing.T, p *browser.Page, name string) {
 	t.Helper()
 	if *screenshots == "" {

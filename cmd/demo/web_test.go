@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 )
 
-// TestWebHost: a page of another site, whose name was pointed at loopback, reads nothing.
+// TestWebHost: another site, whose name points at loopback, cannot read anything.
 func TestWebHost(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "flights", nil)

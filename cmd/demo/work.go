@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	maxBatch   = 32                     // decisions in one write
-	retryPause = 100 * time.Millisecond // after a write of unknown outcome
+	maxBatch   = 32                     // maximum number of decisions in one write
+	retryPause = 100 * time.Millisecond // pause after a write with an unknown outcome
 )
 
-// work serves one airport under one lease. It reads where the previous owner's log ended, and
-// appends a decision for each departure that is due from there on.
+// An owner reads the last decision in the airport's log, and appends a decision for each later
+// departure that is due.
 func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 	airport, token := l.Shard(), int64(l.Token())
 	m.report(event{Is: isGranted, Airport: airport, Token: token})
@@ -61,20 +61,20 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 			}
 			m.report(e)
 		} else if l.Err() == nil {
-			last, err = reread(ctx, l) // applied or not, the log shows
+			last, err = reread(ctx, l) // the log shows whether the write was applied
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 	}
 	if ctx.Err() != nil || l.Err() != nil {
-		return nil // the lease has ended, so the work has too
+		return nil // the lease has ended, and so has the work
 	}
 	return err
 }
 
-// batch returns the operations of one write with the decisions that are due after last, and the
-// last of them.
+// The operations form one write with the decisions that are due after the receiver. The returned
+// decision is the last of these.
 func (last decision) batch(departures []departure, upto int, token int64) ([]core.Op, decision) {
 	var ops []core.Op
 	now := monotonic()
@@ -89,8 +89,7 @@ func (last decision) batch(departures []departure, upto int, token int64) ([]cor
 	return ops, last
 }
 
-// reread reads the last decision of the airport's log. While the store does not answer, it tries
-// again until the lease ends.
+// reread reads the last decision in the airport's log, and retries until the lease ends.
 func reread(ctx context.Context, l *core.Lease) (decision, error) {
 	for {
 		select {
@@ -107,8 +106,8 @@ func reread(ctx context.Context, l *core.Lease) (decision, error) {
 	}
 }
 
-// decisionAt reads one decision of the airport's log. Number 0 is the zero decision, which comes
-// before the first.
+// decisionAt reads one decision from the airport's log. Number 0 is the zero decision, which
+// precedes the first decision.
 func decisionAt(l *core.Lease, number core.Seq) (decision, error) {
 	if number == 0 {
 		return decision{}, nil
@@ -123,8 +122,8 @@ func decisionAt(l *core.Lease, number core.Seq) (decision, error) {
 	return decodeDecision(page.Entries[0].Payload)
 }
 
-// clearance is the number of departures of the file that may be decided. It is safe for concurrent
-// use.
+// A clearance is the number of departures in the file that may be decided. A clearance is safe for
+// concurrent use.
 type clearance struct {
 	mu     sync.Mutex
 	upto   int
@@ -133,8 +132,7 @@ type clearance struct {
 
 func newClearance() *clearance { return &clearance{raised: make(chan struct{})} }
 
-// now returns the position up to which departures may be decided, and a channel that is closed when
-// it is raised.
+// The channel is closed when the number of departures that may be decided increases.
 func (c *clearance) now() (int, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

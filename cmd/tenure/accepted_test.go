@@ -20,13 +20,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// memberAccepts accepts what a program that uses every backend does, one of its own included.
+// memberAccepts accepts the configurations that a program with every backend accepts, including an
+// application's backend.
 func memberAccepts(c *config.Config) error {
 	return c.Validate(append(openers(), core.Opener{Name: "memory"}, core.Opener{Name: "own"})...)
 }
 
-// examples are the configurations of the documentation, of the deployments, of the examples
-// and of the tests of tenurefx and config, by their place.
+// examples lists the configurations of the documentation, the deployments, the examples, and the
+// tests of tenurefx and config, by their place.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -92,7 +93,7 @@ func examples(t *testing.T) map[string]string {
 	return all
 }
 
-// TestAccepted: every configuration that a member accepts is accepted here.
+// TestAccepted: the command accepts every configuration that a member accepts.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -121,7 +122,7 @@ other: {tenure: no}
 		}
 		c, err := config.Load(&config.LoadOptions{Path: "c.yaml", Data: []byte(text), Environ: append(environ, "X=")})
 		if err != nil || memberAccepts(c) != nil {
-			continue // of a test that wants it refused
+			continue // of a test that expects a refusal
 		}
 		accepted++
 		if err := c.Validate(append(openers(), foreign(c, openers())...)...); err != nil {
@@ -133,8 +134,8 @@ other: {tenure: no}
 	}
 }
 
-// TestLikeAMember: the command works on a configuration that has everything, and does not
-// wait as members do.
+// TestLikeAMember: the command works with a configuration that sets everything, and does not wait
+// as members do.
 func TestLikeAMember(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, fmt.Sprintf(`sqlite: {path: %q, namespace: test}
@@ -164,8 +165,8 @@ func TestLikeAMember(t *testing.T) {
 	}
 }
 
-// TestEnvPrefix: a member that chose other names of variables (config.LoadOptions) is met by
-// --env-prefix, also where the command sets a variable by itself.
+// TestEnvPrefix: if a member uses different variable names (config.LoadOptions), --env-prefix
+// matches them, even for a variable that the command itself sets.
 func TestEnvPrefix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tenure.yaml")
 	text := "tenure:\n  open_wait: 1h\n  backend: memory\n  backends:\n    sqlite: {namespace: none}\n    memory: {namespace: test}\n"

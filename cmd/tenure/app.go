@@ -26,7 +26,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// app is the state that all commands share.
+// All commands share the state in app.
 type app struct {
 	in   io.Reader
 	out  io.Writer
@@ -34,15 +34,15 @@ type app struct {
 
 	path    string
 	key     string
-	prefix  string // of environment variables
+	prefix  string // prefix of environment variables
 	format  string
 	timeout time.Duration
 
 	conf  *config.Config // set by open
-	hasty bool           // open_wait does not apply: it is for members
+	hasty bool           // ignores open_wait, which is meant for members
 }
 
-// configVariable names the configuration file if --config does not.
+// Without --config, this environment variable contains the path of the configuration file.
 const configVariable = "TENURE_CONFIG"
 
 func (a *app) root() *cobra.Command {
@@ -118,7 +118,7 @@ func (a *app) check() error {
 	return nil
 }
 
-// quoted quotes text from outside, at most 60 bytes of it.
+// Untrusted text is limited to 60 bytes.
 func quoted(s string) string {
 	if len(s) > 60 {
 		return fmt.Sprintf("%q...", s[:60])
@@ -126,7 +126,6 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// args requires one argument for each of the names.
 func args(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
@@ -168,10 +167,10 @@ func (a *app) load() error {
 	return nil
 }
 
-// open opens the namespace, which must exist. The caller closes it.
+// The namespace must exist, and the caller must close the backend.
 func (a *app) open(ctx context.Context) (core.Backend, error) { return a.openAs(ctx, false) }
 
-// openAs opens the namespace. If create is set, it makes a missing namespace and its tables.
+// If create is set, openAs creates a missing namespace and its tables.
 func (a *app) openAs(ctx context.Context, create bool) (core.Backend, error) {
 	if err := a.load(); err != nil {
 		return nil, err
@@ -192,8 +191,9 @@ func openers() []core.Opener {
 		consul.Opener(), redis.Opener()}
 }
 
-// foreign returns openers that refuse the configured backends that this command lacks. A member
-// may have its own backends, or the memory backend. open refuses them only if one is chosen.
+// foreign returns openers for configured backends that this command lacks, such as the memory
+// backend or an application's backend. These openers always return an error. Because the command
+// opens only the chosen backend, the others cause no error.
 func foreign(c *config.Config, list []core.Opener) []core.Opener {
 	var out []core.Opener
 	for _, name := range c.Backends() {
@@ -217,7 +217,7 @@ func names(list []core.Opener) []string {
 	return out
 }
 
-// explain adds to the error for a missing namespace or tables how to make them with this command.
+// explain adds advice to the error for a missing namespace or missing tables.
 func explain(err error, create bool) error {
 	missing, ok := errors.AsType[*driver.MissingError](err)
 	if create || !ok {
@@ -230,8 +230,8 @@ func explain(err error, create bool) error {
 	return &exitError{exitNotFound, fmt.Errorf("%s: check the configuration, or make it with: tenure init", missing.What)}
 }
 
-// creating returns an opener that uses create as its setting for making what is missing,
-// whatever the configuration says.
+// creating returns an opener that creates a missing namespace only if create is set. The opener
+// ignores the setting in the configuration.
 func creating(o core.Opener, create bool) core.Opener {
 	open := o.Open
 	o.Open = func(ctx context.Context, decode func(any) error) (core.Backend, error) {
@@ -255,7 +255,7 @@ func creating(o core.Opener, create bool) core.Opener {
 	return o
 }
 
-// migrate makes the tables if the store needs this step.
+// Some stores need tables, which migrate creates.
 func migrate(ctx context.Context, settings any) error {
 	password := func(file string, old func(context.Context) (string, error)) func(context.Context) (string, error) {
 		if file == "" {
@@ -287,7 +287,7 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, b core.Backe
 	return advised(do(ctx, b), b.Info().Backend)
 }
 
-// call limits one call to the store to the timeout.
+// call applies the timeout to one store call.
 func call[T any](ctx context.Context, a *app, do func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -299,7 +299,6 @@ func call[T any](ctx context.Context, a *app, do func(context.Context) (T, error
 	return v, err
 }
 
-// state reads the whole namespace.
 func (a *app) state(ctx context.Context, b core.Backend) (*driver.View, error) {
 	v, err := call(ctx, a, func(ctx context.Context) (*driver.View, error) {
 		return b.Observe(ctx,

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	bombs.Test(t,
 		bombs.Decoder{Name: "rule", Bytes: control.MaxRecord, Lists: []string{"sessions"}, Good: []byte(`{"kind":"drain","node":"a"}`), Decode: func(data []byte) error {

@@ -16,14 +16,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/certify"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
-// member runs this process as a member of the system suite, if certify started it as one. The
-// environment variable counts only if there are no arguments, so the environment cannot change the
-// meaning of a command.
+// The certify command starts this program without arguments to run members of the system suite.
+// With arguments, the environment cannot turn a command into a member.
 func member() (code int, is bool) {
 	if len(os.Args) != 1 {
 		return 0, false
@@ -58,7 +57,7 @@ nothing was judged.`,
 				if o.Cases, err = regexp.Compile(cases); err != nil {
 					return usage(fmt.Sprintf("--cases: %v", err))
 				}
-				if !slices.ContainsFunc(conformance.Cases(), func(c conformance.Case) bool { return o.Cases.MatchString(c.Name()) }) {
+				if !slices.ContainsFunc(certify.Cases(), func(c suite.Case) bool { return o.Cases.MatchString(c.Name) }) {
 					return usage(fmt.Sprintf("--cases %s matches no case: docs/internals/conformance.md lists their names", quoted(cases)))
 				}
 			}
@@ -80,7 +79,6 @@ nothing was judged.`,
 	return c
 }
 
-// Limits of the flags.
 const (
 	maxSeeds   = 10_000
 	maxSteps   = 1000
@@ -105,7 +103,7 @@ func (a *app) certify(ctx context.Context, o certify.Options, dir string) error 
 		if o.Folder, err = certify.OpenFolder(dir); err != nil {
 			return err
 		}
-		defer o.Folder.Close() //nolint:errcheck // its files are written
+		defer o.Folder.Close() //nolint:errcheck // the folder's files have been written
 	}
 	b := built(debug.ReadBuildInfo())
 	o.Tenure = certify.Build{Version: b.Version, Commit: b.Commit, Modified: b.Modified}
@@ -133,7 +131,7 @@ func (a *app) certify(ctx context.Context, o certify.Options, dir string) error 
 	}
 }
 
-// chosen returns the opener of the configured backend, and its settings. It opens nothing.
+// chosen returns the configured backend's opener and settings, but opens nothing.
 func (a *app) chosen(ctx context.Context) (core.Opener, any, error) {
 	if err := a.load(); err != nil {
 		return core.Opener{}, nil, err
@@ -158,7 +156,6 @@ func (a *app) chosen(ctx context.Context) (core.Opener, any, error) {
 	return opener, settings.Interface(), nil
 }
 
-// certifyTable returns a report as a table.
 func certifyTable(r *certify.Report) *table {
 	const mostFindings = 20
 	t := &table{head: []string{"PHASE", "RESULT", "FIGURES"}}

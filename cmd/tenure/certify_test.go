@@ -23,10 +23,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/certify"
 )
 
-// quickly are the flags of a short run.
+// quickly contains the flags of a short run.
 var quickly = []string{"certify", "--seeds", "1", "--control-seeds", "1", "--steps", "4", "--cases", "^Commit/(AppliesWhenCurrent|FencedAfterTakeover)$"}
 
-// database is a place with a namespace, and its file.
+// database creates a place with a namespace, and returns the place and its file.
 func database(t *testing.T) (*place, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -35,7 +35,7 @@ func database(t *testing.T) (*place, string) {
 	return p, path
 }
 
-// namespaces are those that the file has.
+// namespaces returns the namespaces in the file.
 func namespaces(t *testing.T, path string) string {
 	t.Helper()
 	db, err := sqlite.OpenDB(path)
@@ -50,7 +50,7 @@ func namespaces(t *testing.T, path string) string {
 	return all.String
 }
 
-// TestCertify: a store that holds, its report, and the team's own namespace, which stays.
+// TestCertify: a correct store gets a good report, and the team's own namespace stays.
 func TestCertify(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -84,7 +84,7 @@ func TestCertify(t *testing.T) {
 	if after, _ := p.run(exitOK, "export"); after != before {
 		t.Errorf("the team's namespace was changed:\n%s\nbefore:\n%s", after, before)
 	}
-	// The earlier report is replaced, and nothing else.
+	// Only the earlier report is replaced.
 	p.run(exitOK, append(quickly, "--only", "conformance", "--report", dir)...)
 	if err := os.WriteFile(filepath.Join(dir, "certify.md"), []byte("my notes"), 0o600); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestCertify(t *testing.T) {
 	}
 }
 
-// TestCertifyShowsALie: a database that drops rows of logs which it acknowledged.
+// TestCertifyShowsALie: the report shows that a database drops rows of logs that it acknowledged.
 func TestCertifyShowsALie(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -119,7 +119,7 @@ func TestCertifyShowsALie(t *testing.T) {
 	}
 }
 
-// TestCertifyTwice: two runs on one namespace at a time do not know of each other.
+// TestCertifyTwice: two concurrent runs on one namespace do not affect each other.
 func TestCertifyTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -140,7 +140,8 @@ func TestCertifyTwice(t *testing.T) {
 	}
 }
 
-// TestCertifyInterrupted: in each phase SIGINT ends the run, its processes, and its records.
+// TestCertifyInterrupted: in each phase, SIGINT ends the run and its processes, and removes its
+// records.
 func TestCertifyInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ phase, at, flags string }{
@@ -188,7 +189,7 @@ func TestCertifyInterrupted(t *testing.T) {
 	}
 }
 
-// members waits until a process has children, and has the test fail if one outlives it.
+// members waits until a process has children, and fails the test if a child outlives the process.
 func members(t *testing.T, pid, least int) {
 	t.Helper()
 	var pids []string
@@ -210,7 +211,7 @@ func members(t *testing.T, pid, least int) {
 	})
 }
 
-// watched is what a command writes, until it has what is wanted.
+// watched collects the output of a command, until the output contains the wanted text.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -235,7 +236,8 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// TestCertifyRefuses arguments, and stores that cannot be opened, without their passwords.
+// TestCertifyRefuses: bad arguments, and stores that cannot be opened, are refused without showing
+// passwords.
 func TestCertifyRefuses(t *testing.T) {
 	t.Parallel()
 	p, _ := database(t)
@@ -255,8 +257,8 @@ func TestCertifyRefuses(t *testing.T) {
 	}
 }
 
-// TestMemberVariable: the variable that makes a process a member counts for no command, and
-// without one gives nobody more than what the process may do anyway.
+// TestMemberVariable: no command reads the variable that makes a process a member. Without a
+// command, the variable gives the process no additional permissions.
 func TestMemberVariable(t *testing.T) {
 	t.Parallel()
 	p, path := database(t)

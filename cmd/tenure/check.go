@@ -58,20 +58,20 @@ type doctorOut struct {
 	Backend    string `json:"backend"`
 	Namespace  string `json:"namespace"`
 	StoreID    string `json:"store_id"`
-	RoundTrip  string `json:"round_trip"`         // the median of the reads
-	Slowest    string `json:"slowest_round_trip"` // of the reads
+	RoundTrip  string `json:"round_trip"`         // the median round trip of the reads
+	Slowest    string `json:"slowest_round_trip"` // the slowest round trip of the reads
 	MinTTL     string `json:"min_ttl"`
 	Poll       string `json:"poll"`
 	WriteOps   int    `json:"write_ops"`
 	WriteBytes int    `json:"write_bytes"`
 	Rights     string `json:"rights"`
-	// Findings are about the store's settings, rights and clocks. They include the findings whose
-	// remedy is in Warnings.
+	// Findings describe the store's settings, permissions and clocks. Findings with a remedy also
+	// appear in Warnings.
 	Findings []driver.Finding `json:"findings"`
 	Warnings []string         `json:"warnings"`
 }
 
-const trips = 9 // number of reads that the doctor times
+const trips = 9 // number of reads that the command doctor times
 
 func (a *app) doctor(ctx context.Context, b core.Backend) error {
 	info := b.Info()
@@ -138,7 +138,7 @@ func (a *app) doctor(ctx context.Context, b core.Backend) error {
 		counted(len(v.Damaged), "record")))
 }
 
-// examine asks the store for settings that lose writes, for missing rights and for its clock.
+// examine looks for a wrong clock, missing permissions, and settings that lose writes.
 func (a *app) examine(ctx context.Context, b core.Backend) ([]driver.Finding, error) {
 	x, ok := b.(driver.Examiner)
 	if !ok {
@@ -151,7 +151,7 @@ func (a *app) examine(ctx context.Context, b core.Backend) ([]driver.Finding, er
 	return found, nil
 }
 
-// bound returns a limit as text; 0 means no limit.
+// A bound of 0 means that there is no limit.
 func bound(n int) string {
 	if n <= 0 {
 		return "any number of"
@@ -166,8 +166,8 @@ type verifyOut struct {
 	Problems []string `json:"problems"`
 }
 
-// verify checks the namespace while its members run. It reads each log before the record of its
-// shard, so that only damage can make the record older than the log.
+// The members may run while verify checks the namespace. Because verify reads each shard's log
+// before its record, a record that is older than the log shows damage.
 func (a *app) verify(ctx context.Context, b core.Backend) error {
 	before, err := a.state(ctx, b)
 	if err != nil {
@@ -211,7 +211,6 @@ func (x *verifier) problem(format string, args ...any) {
 	x.out.Problems = append(x.out.Problems, fmt.Sprintf(format, args...))
 }
 
-// shard checks the items and the log of a shard.
 func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	x.out.Shards++
 	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0, 1) })
@@ -244,9 +243,8 @@ func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	return nil
 }
 
-const maxEmpty = 5 // this many empty pages below the head count as a gap
+const maxEmpty = 5 // number of consecutive empty pages below the head that show a gap
 
-// logWalk reads one log.
 type logWalk struct {
 	x     *verifier
 	shard core.ShardID
@@ -254,11 +252,10 @@ type logWalk struct {
 	token core.Token
 	no    driver.WriteNo
 	head  core.Head
-	whole bool // read to its end, or unreadable
+	whole bool // the log was read to its end, or is unreadable
 }
 
-// page returns a page of the log. If the log cannot be read, it notes a problem and returns nil
-// without an error.
+// If a log is damaged, page records a problem and returns nil without an error.
 func (l *logWalk) page(ctx context.Context, after core.Seq, most int) (*core.LogPage, error) {
 	p, err := call(ctx, l.x.a, func(ctx context.Context) (*core.LogPage, error) {
 		return l.x.b.ReadLog(ctx, l.shard,
@@ -274,12 +271,12 @@ func (l *logWalk) page(ctx context.Context, after core.Seq, most int) (*core.Log
 	return p, err
 }
 
-// next reads and checks a page. It returns false at the end.
+// At the end of the log, next returns false.
 func (l *logWalk) next(ctx context.Context) (bool, error) {
 	p, err := l.page(ctx, l.after, pageSize)
 	var trimmed *core.TrimmedError
 	switch {
-	case errors.As(err, &trimmed): // trimmed since the last page
+	case errors.As(err, &trimmed): // the log was trimmed since the last page
 		if trimmed.Oldest <= l.after+1 {
 			l.x.problem("shard %s: entry %d is said to be trimmed, and the oldest is %d", l.shard, l.after+1,
 				trimmed.Oldest)
@@ -325,7 +322,7 @@ func (l *logWalk) next(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// records compares the shards' records with the tokens seen before.
+// The tokens in the shards' records must not be lower than tokens that verify has already seen.
 func (x *verifier) records(before, after *driver.View) {
 	now := map[core.ShardID]core.Token{}
 	for _, s := range after.Shards {
@@ -344,7 +341,8 @@ func (x *verifier) records(before, after *driver.View) {
 	}
 }
 
-// export writes lines of JSON: the namespace, members, shards, their items and entries.
+// The output contains the namespace, the members, and the shards as lines of JSON. Items and log
+// entries are optional.
 func (a *app) export(ctx context.Context, b core.Backend, items, logs bool) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -363,7 +361,7 @@ func (a *app) export(ctx context.Context, b core.Backend, items, logs bool) erro
 	for _, s := range v.Shards {
 		err := a.exportShard(ctx, b, s, items, logs)
 		if code, ok := errors.AsType[*exitError](err); ok && code.code == exitDamaged {
-			leftOut = cmp.Or(leftOut, err) // the other shards are exported
+			leftOut = cmp.Or(leftOut, err) // export continues with the other shards
 		} else if err != nil {
 			return err
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// mostEffectShards is the number of shards that "tenure effects" reads if none is named.
+// Without a shard argument, "tenure effects" reads at most this many shards.
 const mostEffectShards = 1000
 
-// resolveExpires is how long an operator's decision about an effect waits for a leader.
+// An operator's decision about an effect waits this long for a leader.
 const resolveExpires = 24 * time.Hour
 
 func (a *app) effectCommands() []*cobra.Command {
@@ -83,7 +83,7 @@ exit code 1 if it is not done in time.`,
 	return []*cobra.Command{effects, one}
 }
 
-// awaitDecided waits until an effect has the outcome that the rule decides.
+// awaitDecided waits until an effect has the outcome in the rule.
 func (o *order) awaitDecided(ctx context.Context, b core.Backend, r *control.Rule) error {
 	for late := time.Now().Add(o.wait); ; {
 		e, err := call(ctx, o.a, func(ctx context.Context) (*effect.Effect, error) { return effect.Read(ctx, b, r.Shards, r.Effect) })
@@ -109,7 +109,6 @@ func (o *order) awaitDecided(ctx context.Context, b core.Backend, r *control.Rul
 	}
 }
 
-// effectText describes the effect and the outcome of a rule.
 func effectText(r *control.Rule) string {
 	if r.Kind != control.Resolve {
 		return ""
@@ -120,12 +119,11 @@ func effectText(r *control.Rule) string {
 type effectOut struct {
 	Shard core.ShardID `json:"shard"`
 	effect.Effect
-	// UnderWay reports whether an attempt may be under way, that is, whether the owner that
-	// began it lives.
+	// UnderWay is true if the owner that began an attempt is alive, because the attempt may then be
+	// in progress.
 	UnderWay bool `json:"under_way"`
 }
 
-// effects lists the open effects of one shard, or of all.
 func (a *app) effects(ctx context.Context, b core.Backend, shard core.ShardID, limit int) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -174,7 +172,7 @@ func (a *app) effects(ctx context.Context, b core.Backend, shard core.ShardID, l
 	return nil
 }
 
-// underWay reports whether the owner of a shard may be attempting an effect.
+// underWay reports whether a shard's owner may be attempting an effect.
 func underWay(e effect.Effect, owner shardOut) bool {
 	return e.State == effect.Begun && owner.Node != "" && e.Token == owner.Token
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// TestEffects lists what is in doubt, and decides about it by hand: the leader carries it out.
+// TestEffects lists the effects in doubt, and decides their outcomes by hand. The leader carries
+// out the decisions.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)

@@ -17,8 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// every has arguments of every command that are good for some namespace. It leaves out
-// version, which has nothing to do with one.
+// every contains valid arguments for every command except version, which needs no namespace.
 var every = map[string][]string{
 	"status":           {"status"},
 	"members":          {"members"},
@@ -72,7 +71,7 @@ func TestEveryCommandIsListed(t *testing.T) {
 	}
 }
 
-// allBad runs every command, but for those left out, and expects the same error of each.
+// allBad runs every command, except the excluded ones, and expects the same error from each.
 func (p *place) allBad(code int, want string, flags []string, without ...string) {
 	p.t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(every)) {
@@ -82,7 +81,7 @@ func (p *place) allBad(code int, want string, flags []string, without ...string)
 	}
 }
 
-// TestWithoutNamespace: no command but init makes anything.
+// TestWithoutNamespace: no command except init creates anything.
 func TestWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -93,7 +92,7 @@ func TestWithoutNamespace(t *testing.T) {
 		t.Errorf("got the files %v, %v, want none", left, err)
 	}
 	p.run(exitOK, "init")
-	// The namespace is there, and nothing in it.
+	// The namespace exists and is empty.
 	for name, want := range map[string]string{
 		"who": "never owned", "log": "never owned", "items": "never owned", "history": "never owned", "move": "never owned",
 		"resign": "never owned", "undrain": "no such rule", "unpin": "no such rule", "include": "no such rule",
@@ -105,8 +104,8 @@ func TestWithoutNamespace(t *testing.T) {
 	}
 }
 
-// TestWithoutRights: a user that may read, and not write, is refused by each command when
-// it opens the store, and nothing is changed.
+// TestWithoutRights: if a user may read but not write, each command refuses when it opens the
+// store, and changes nothing.
 func TestWithoutRights(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)

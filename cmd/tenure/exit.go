@@ -24,26 +24,25 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// Exit codes by class, as listed in docs/tenure.md.
+// The page docs/tenure.md lists these exit codes.
 const (
 	exitOK          = 0
 	exitOther       = 1   // any other error, such as a full disk of this host
-	exitUsage       = 2   // arguments or configuration
+	exitUsage       = 2   // wrong arguments or configuration
 	exitNotFound    = 3   // no such shard, node, session, entry or namespace
 	exitUnreachable = 4   // the store did not answer in time
-	exitRefused     = 5   // refused by the store or a condition, or for lack of --yes
-	exitDamaged     = 6   // a record cannot be read, or does not fit another
-	exitSilent      = 7   // status: no member, one that is silent or in trouble, or a quarantined shard
+	exitRefused     = 5   // the store or a condition refused the command, or --yes is missing
+	exitDamaged     = 6   // a record cannot be read, or contradicts another record
+	exitSilent      = 7   // status: there is no member, a silent or troubled member, or a quarantined shard
 	exitMayNot      = 8   // may-stop: the node may not be stopped now
 	exitBroken      = 9   // certify: the store broke a rule
 	exitUnproven    = 10  // certify: the run proves nothing
-	exitInterrupted = 130 // interrupted before the end
+	exitInterrupted = 130 // the command was interrupted before its end
 )
 
-// An exitError is an error with its class.
 type exitError struct {
 	code int
-	err  error // nil: print nothing
+	err  error // if nil, nothing is printed
 }
 
 func (e *exitError) Error() string {
@@ -59,7 +58,6 @@ func exit(code int, text string) error { return &exitError{code, errors.New(text
 func usage(text string) error    { return exit(exitUsage, text) }
 func notFound(text string) error { return exit(exitNotFound, text) }
 
-// codeOf returns the exit code for an error.
 func codeOf(ctx context.Context, err error) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
@@ -84,8 +82,7 @@ func codeOf(ctx context.Context, err error) int {
 	return exitUnreachable
 }
 
-// ours reports whether an error is about the files or the disk of this host, rather than a
-// server.
+// ours reports whether an error concerns this host's files or disk, rather than a server.
 func ours(err error) bool {
 	if e, ok := errors.AsType[*sqlitedriver.Error](err); ok {
 		return e.Code()&0xff == lib.SQLITE_FULL || e.Code()&0xff == lib.SQLITE_IOERR
@@ -94,7 +91,8 @@ func ours(err error) bool {
 	return file
 }
 
-// denied reports whether a store refused this user, or the user lacks a right.
+// denied reports whether an error means that the store rejected this user, or that the user lacks a
+// permission.
 func denied(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code == "42501" || strings.HasPrefix(e.Code, "28")
@@ -126,8 +124,8 @@ func denied(err error) bool {
 	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
 }
 
-// advised returns a store's error. If the store refused the user, it adds where the rights are
-// listed.
+// If the store rejected the user, advised adds a reference to the page that lists the required
+// permissions.
 func advised(err error, backend string) error {
 	if err == nil || !denied(err) || strings.Contains(err.Error(), "docs/backends") {
 		return err
@@ -135,10 +133,10 @@ func advised(err error, backend string) error {
 	return fmt.Errorf("%w: check the user, the password and the rights: docs/backends/%s.md lists them", err, backend)
 }
 
-const maxLine = 1000 // characters of an error, because a store's own may be long
+const maxLine = 1000 // maximum number of characters of an error, because a store's error may be long
 
-// oneLine returns an error as one line that begins with the command's name once. It separates
-// several mistakes of a configuration by "; ".
+// oneLine formats an error as a single line that begins with the command's name. Configuration
+// mistakes are separated by semicolons.
 func (a *app) oneLine(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	text = strings.Map(func(r rune) rune {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestOwnDisk: a full disk of this host is not a store that did not answer.
+// TestOwnDisk: a full disk of this host is not reported as a store that did not answer.
 func TestOwnDisk(t *testing.T) {
 	t.Parallel()
 	p, path := database(t)
@@ -40,7 +40,7 @@ func TestOwnDisk(t *testing.T) {
 	}
 }
 
-// fill writes more than the database may have.
+// fill writes more than the database may hold.
 func fill(db *sql.DB) error {
 	for _, text := range []string{"PRAGMA max_page_count = 4", "CREATE TABLE t (x BLOB)", "INSERT INTO t VALUES (zeroblob(1000000))"} {
 		if _, err := db.Exec(text); err != nil {

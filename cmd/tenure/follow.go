@@ -46,7 +46,7 @@ func (a *app) logCommand() *cobra.Command {
 				r := &logReader{a: a, b: b, shard: s, after: core.Seq(after), last: core.Seq(last), left: limit, all: limit == 0}
 				err := r.run(ctx, after < 0, follow)
 				if follow && ctx.Err() != nil {
-					return nil // the ordinary end
+					return nil // the normal end of the command
 				}
 				return err
 			})
@@ -60,11 +60,10 @@ func (a *app) logCommand() *cobra.Command {
 
 const (
 	pageSize = 256
-	lookFor  = 30 * time.Second // because a hint may be lost
+	lookFor  = 30 * time.Second // the longest wait, because a hint may be lost
 	pauseFor = 500 * time.Millisecond
 )
 
-// logReader prints one log.
 type logReader struct {
 	a      *app
 	b      core.Backend
@@ -143,7 +142,7 @@ func (r *logReader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// wait returns once the log may have new entries.
+// After wait returns, the log may have new entries.
 func (r *logReader) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
@@ -178,8 +177,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 type changeOut struct {
-	Time    time.Time      `json:"time"` // by the clock of this process, when it saw the change
-	Kind    string         `json:"kind"` // joined, updated, gone, owned or free
+	Time    time.Time      `json:"time"` // when this process saw the change, by its clock
+	Kind    string         `json:"kind"` // one of joined, updated, gone, owned and free
 	Shard   core.ShardID   `json:"shard,omitempty"`
 	Node    string         `json:"node,omitempty"`
 	Session core.SessionID `json:"session,omitempty"`
@@ -203,7 +202,7 @@ func (a *app) watchCommand() *cobra.Command {
 					shards: map[core.ShardID]driver.Owner{}}
 				err := w.run(ctx)
 				if ctx.Err() != nil {
-					return nil // the ordinary end
+					return nil // the normal end of the command
 				}
 				return err
 			})
@@ -212,7 +211,6 @@ func (a *app) watchCommand() *cobra.Command {
 	return c
 }
 
-// watcher prints the differences between views.
 type watcher struct {
 	a       *app
 	b       core.Backend

@@ -17,24 +17,25 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// historyLease is a lease of a shard, with the facts that the store still has.
+// historyLease contains the facts that the store has kept about a lease.
 type historyLease struct {
 	Token   core.Token     `json:"token"`
-	Session core.SessionID `json:"session,omitempty"` // only of the current owner
-	Node    string         `json:"node,omitempty"`    // only of the current owner
-	Entries int            `json:"entries"`           // the number of its entries among those read
+	Session core.SessionID `json:"session,omitempty"` // set only for the current owner
+	Node    string         `json:"node,omitempty"`    // set only for the current owner
+	Entries int            `json:"entries"`           // number of the entries read that belong to this lease
 	First   core.Seq       `json:"first,omitempty"`
 	Last    core.Seq       `json:"last,omitempty"`
-	// Rules are the rules that moved or resigned the lease, or should have done so.
+	// Rules are the operators' rules that requested the lease's move or resignation.
 	Rules []operator.Change `json:"rules,omitempty"`
 }
 
 type historyOut struct {
 	Shard  core.ShardID    `json:"shard"`
-	Owners []driver.Grant  `json:"owners"`           // of the last four leases, the oldest first
+	Owners []driver.Grant  `json:"owners"`           // owners of the last four leases, oldest first
 	Damage string          `json:"damage,omitempty"` // why the record of the owners is incomplete
-	Oldest core.Seq        `json:"oldest"`           // the first entry that was read; 0: none
-	Leases []*historyLease `json:"leases"`           // by token
+	Oldest core.Seq        `json:"oldest"`           // the first entry that was read, or 0
+	Cut    bool            `json:"cut,omitempty"`    // earlier entries exist, which --limit left out
+	Leases []*historyLease `json:"leases"`           // in the order of tokens
 }
 
 func (a *app) historyCommand() *cobra.Command {
@@ -83,7 +84,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 	if err != nil {
 		return err
 	}
-	v, err := a.state(ctx, b) // after the logs, so it has the newest token
+	v, err := a.state(ctx, b) // read after the logs, so that it has the newest token
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		l := x.lease(s.Owner.Token)
 		l.Session, l.Node = owner.Session, owner.Node
 	}
-	out := historyOut{Shard: shard, Owners: []driver.Grant{}, Oldest: oldest, Leases: []*historyLease{}}
+	out := historyOut{Shard: shard, Owners: []driver.Grant{}, Oldest: oldest, Cut: x.cut, Leases: []*historyLease{}}
 	t := &table{}
 	if h, ok := b.(driver.Historian); ok {
 		found, err := call(ctx, a, func(ctx context.Context) ([]driver.Grant, error) { return h.History(ctx, shard) })
@@ -131,12 +132,14 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		}
 		t.add(l.Token, l.Node, l.Entries, from, to, rulesText(l.Rules))
 	}
+	if out.Cut {
+		t.add(fmt.Sprintf("entries before %d were not read: give --limit 0 to read all", oldest))
+	}
 	return a.print(out, t)
 }
 
-const unknown = "unknown" // to the store
+const unknown = "unknown" // the store does not know the value
 
-// clock returns a time of a lease as text.
 func clock(t time.Time) string {
 	if t.Unix() <= 0 {
 		return unknown
@@ -144,7 +147,6 @@ func clock(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// rulesText describes what operators did about one lease.
 func rulesText(changes []operator.Change) string {
 	text := ""
 	for _, c := range changes {
@@ -171,6 +173,7 @@ type historian struct {
 	a      *app
 	b      core.Backend
 	leases map[core.Token]*historyLease
+	cut    bool // the limit left out entries of the shard
 }
 
 func (x *historian) lease(t core.Token) *historyLease {
@@ -182,8 +185,8 @@ func (x *historian) lease(t core.Token) *historyLease {
 	return l
 }
 
-// entries calls each for the newest entries of a log, and notes the lease of the last commit. It
-// returns the number of the first entry that it read, or 0.
+// The log's newest entries, up to the limit, are passed to the function. The lease of the last
+// commit is recorded. The result is the first entry's number, or 0 if there is no entry.
 func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.Seq, each func(*core.Entry)) (core.Seq, error) {
 	r := &logReader{a: x.a, b: x.b, shard: shard}
 	head, err := r.page(ctx, 0, 0)
@@ -194,15 +197,16 @@ func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.
 		x.lease(head.Head.Token)
 	}
 	r.after = max(head.Head.Oldest, 1) - 1
-	if limit > 0 {
-		r.after = max(r.after, head.Head.Seq-limit)
+	if limit > 0 && head.Head.Seq-limit > r.after {
+		r.after = head.Head.Seq - limit
+		x.cut = x.cut || shard != control.Shard
 	}
 	first := core.Seq(0)
 	for r.after < head.Head.Seq {
 		p, err := call(ctx, x.a, func(ctx context.Context) (*core.LogPage, error) {
 			return x.b.ReadLog(ctx, shard, r.after, pageSize)
 		})
-		if trimmed, ok := errors.AsType[*driver.TrimmedError](err); ok && trimmed.Oldest > r.after+1 { // trimmed since
+		if trimmed, ok := errors.AsType[*driver.TrimmedError](err); ok && trimmed.Oldest > r.after+1 { // the log was trimmed in the meantime
 			r.after = trimmed.Oldest - 1
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// remembering is a backend with a history of its own making.
+// remembering is a backend that returns a given history.
 type remembering struct {
 	driver.Backend
 	all []driver.Grant
@@ -21,7 +21,8 @@ func (r remembering) History(context.Context, driver.ShardID) ([]driver.Grant, e
 	return r.all, r.err
 }
 
-// TestHistoryUnknown: what nobody wrote is unknown, and a damaged history is shown with what is newer.
+// TestHistoryUnknown: a part of the history that was never written is unknown. For a damaged
+// history, the newer part is shown.
 func TestHistoryUnknown(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)

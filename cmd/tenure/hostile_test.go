@@ -21,11 +21,11 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// hostile is text that a terminal acts on: control characters of each kind, marks of the
-// direction, characters without a width, a tag beyond 16 bits, and a delete.
+// hostile is text that a terminal obeys: control characters of each kind, direction marks,
+// characters without a width, a tag beyond 16 bits, and a delete.
 const hostile = "a\x1b[31mb\x7fc\u0085d\u009b2Je\u061cf\u200bg\u200fh\u202ei\u2066j\u2028k\ufeffl\U000e0041m\ad"
 
-// raw reports what is left in an output that a terminal acts on.
+// raw returns the characters of an output that a terminal obeys.
 func raw(text string) string {
 	i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
 	if i < 0 {
@@ -34,8 +34,8 @@ func raw(text string) string {
 	return fmt.Sprintf("%q", text[max(0, i-20):min(len(text), i+20)])
 }
 
-// TestHostileRecords: what others wrote into the namespace reaches a terminal in no form
-// of output, and is whole in JSON and YAML.
+// TestHostileRecords: hostile text that others wrote into the namespace does not reach a terminal
+// in any form of output, and is complete in JSON and YAML.
 func TestHostileRecords(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -120,7 +120,7 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
-// readYAML reads YAML into what has keys for JSON.
+// readYAML reads YAML into a value with JSON keys.
 func readYAML(t *testing.T, text string, into any) {
 	t.Helper()
 	var v any
@@ -136,7 +136,7 @@ func readYAML(t *testing.T, text string, into any) {
 	}
 }
 
-// TestHostileKeys: keys are quoted in YAML where they have to be.
+// TestHostileKeys: YAML quotes a key if the key needs quotes.
 func TestHostileKeys(t *testing.T) {
 	t.Parallel()
 	text, err := asYAML(map[string]string{hostile: hostile, "": "empty"})
@@ -146,8 +146,8 @@ func TestHostileKeys(t *testing.T) {
 	}
 }
 
-// TestPlainWriter: log lines, and bytes that are no UTF-8, of which one is a control
-// character to some terminals.
+// TestPlainWriter writes log lines, and bytes that are not UTF-8, one of which some terminals treat
+// as a control character.
 func TestPlainWriter(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

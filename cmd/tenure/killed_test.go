@@ -20,12 +20,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// The command is killed leastKills times, and killsPerRound times for each of -rounds.
+// The test kills the command leastKills times, and killsPerRound more times for each of -rounds.
 const leastKills, killsPerRound = 8, 2
 
-// TestKilledTool kills the command with SIGKILL at requests to the store, the last of which
-// reaches the store or does not. A rule and its entry in the log are then both there, or
-// neither, and the next command works. With -rounds=300 it is killed at each.
+// TestKilledTool kills the command with SIGKILL at requests to the store. The last request may or
+// may not reach the store. Afterwards, a rule and its log entry either both exist or are both
+// missing, and the next command works. With -rounds=300, the test kills the command at each
+// request.
 func TestKilledTool(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]servers.Kind{
@@ -69,21 +70,21 @@ func TestKilledTool(t *testing.T) {
 	}
 }
 
-// killing is the tool, over a proxy and directly, and a look at what it wrote.
+// killing contains the tool, over a proxy and directly, and a reader of the tool's writes.
 type killing struct {
 	*proxied
 	b core.Backend
 	n int // rules so far
 }
 
-// args are those of a command that writes another rule each time.
+// args returns the arguments of a command that writes a different rule each time.
 func (k *killing) args() (args []string, reason string) {
 	k.n++
 	reason = fmt.Sprintf("rule %d", k.n)
 	return append([]string{"drain", "node", "--force", "--yes", "--reason", reason}, patient...), reason
 }
 
-// whole runs the command to its end, and returns how many requests it made.
+// whole runs the command to its end, and returns the number of its requests.
 func (k *killing) whole(t *testing.T) (requests int) {
 	args, reason := k.args()
 	requests = k.requests(t, args...)
@@ -93,8 +94,8 @@ func (k *killing) whole(t *testing.T) (requests int) {
 	return requests
 }
 
-// at kills the command at a request, which passes or is lost, and reports whether its rule
-// was written. The command after that works.
+// at kills the command at a request, which passes or is lost, and reports whether the command's
+// rule was written. The next command must work.
 func (k *killing) at(t *testing.T, request int, passes bool) (written bool) {
 	args, reason := k.args()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -133,9 +134,9 @@ func (k *killing) at(t *testing.T, request int, passes bool) (written bool) {
 	return written
 }
 
-// written reports whether the rule in force has the reason. It fails the test if that, and
-// what the log says last, are not the same, or a rule is not whole. The store may finish a
-// write of the killed command meanwhile: then it looks again.
+// written reports whether the rule in force has the reason. It fails the test if the rule and the
+// last log entry differ, or if a rule is incomplete. The store may still finish a write of the
+// killed command, so written looks again before it fails.
 func (k *killing) written(t *testing.T, reason string) bool {
 	t.Helper()
 	for seq := k.head(t); ; {
@@ -156,7 +157,7 @@ func (k *killing) written(t *testing.T, reason string) bool {
 	}
 }
 
-// head is the number of the last entry in the log of rules.
+// head returns the number of the last entry in the log of rules.
 func (k *killing) head(t *testing.T) core.Seq {
 	t.Helper()
 	page, err := k.b.ReadLog(t.Context(), control.Shard, 0, 0)
@@ -166,7 +167,7 @@ func (k *killing) head(t *testing.T) core.Seq {
 	return page.Head.Seq
 }
 
-// logged is the reason in an entry of the log of rules.
+// logged returns the reason in an entry of the log of rules.
 func (k *killing) logged(t *testing.T, n core.Seq) string {
 	t.Helper()
 	page, err := k.b.ReadLog(t.Context(), control.Shard, n-1, 1)
@@ -180,8 +181,8 @@ func (k *killing) logged(t *testing.T, n core.Seq) string {
 	return c.Rule.Reason
 }
 
-// TestBadRuleStays: a rule that this version does not understand is shown as damage, and
-// not removed by a command about another one.
+// TestBadRuleStays: a rule that this version cannot decode is shown as damage. A command about
+// another rule does not remove it.
 func TestBadRuleStays(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -205,8 +206,8 @@ func TestBadRuleStays(t *testing.T) {
 	}
 }
 
-// TestMostRules: a rule that would not be obeyed, as there are too many, is not written; one
-// that is there can be replaced.
+// TestMostRules: a new rule is not written if there are so many rules that the leader would not
+// obey it. An existing rule can be replaced.
 func TestMostRules(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)

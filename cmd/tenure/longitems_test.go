@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// longItems is a store whose shard has an item that is longer than a commit can write.
+// longItems is a store in which a shard has an item that is too long for a commit.
 type longItems struct{ core.Backend }
 
 func (longItems) Info() driver.Info { return driver.Info{Limits: driver.Limits{WriteBytes: 1000}} }
@@ -27,7 +27,8 @@ func (longItems) List(_ context.Context, shard driver.ShardID, _ string, _, larg
 	return []driver.Item{{Key: "a", Version: 1, Value: []byte("short")}, long, {Key: "z", Version: 3, Value: []byte("last")}}, nil
 }
 
-// TestLongItems: items and export leave out a value that no commit wrote, say so, and show the others.
+// TestLongItems: the commands items and export omit a value that no commit wrote, report the
+// omission, and show the other items.
 func TestLongItems(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(a *app) error{

@@ -1,7 +1,7 @@
-// Command tenure is the command line for every store. It shows the owners of shards, follows
-// and checks logs, and runs a command only while this process leads. It reads the same
-// configuration file and environment as package config. See docs/tenure.md for the commands and
-// exit codes, with examples.
+// Command tenure is the command-line tool for every store. The command shows the owners of shards,
+// follows and checks logs, and runs a program only while this process leads. It reads the same
+// configuration file and environment variables as package config. See docs/tenure.md for the
+// commands, exit codes and examples.
 package main
 
 import (
@@ -23,7 +23,6 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == guardName {
 		return guard(args[1:], stderr)

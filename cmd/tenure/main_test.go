@@ -33,10 +33,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// binary is the command, built once.
 var binary string
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 var rounds = flag.Int("rounds", 1, "faults of each kind in TestRun, rounds of TestRunSetuid, and more faults in TestKilledTool and TestRightLost")
@@ -76,7 +74,8 @@ type place struct {
 
 const limit = ample.Time // for one command
 
-// newPlace writes a configuration; backend is its part below backends.
+// newPlace writes a configuration. The argument backend is the configuration's part below
+// "backends".
 func newPlace(t *testing.T, backend string) *place {
 	t.Helper()
 	p := &place{t: t, path: filepath.Join(t.TempDir(), "tenure.yaml")}
@@ -87,8 +86,9 @@ func newPlace(t *testing.T, backend string) *place {
 	return p
 }
 
-// patient has members keep their leases on a busy machine: one lapses only after half a minute
-// without a heartbeat. The heartbeats are as frequent as before, because status waits for them.
+// patient makes members keep their leases on a busy machine, because a lease lapses only after half
+// a minute without a heartbeat. Heartbeats are as frequent as before, because status waits for
+// them.
 func (p *place) patient() {
 	p.t.Helper()
 	text, err := os.ReadFile(p.path)
@@ -125,7 +125,6 @@ func (p *place) run(want int, args ...string) (stdout, stderr string) {
 // oneOfMany is a wrong plural.
 var oneOfMany = regexp.MustCompile(`(?:^|[^-0-9])1 (argument|eviction|item|lock|member|problem|record|rule|shard|entrie)s\b`)
 
-// exec runs a command to its end.
 func (p *place) exec(args ...string) (code int, stdout, stderr string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -137,14 +136,14 @@ func (p *place) exec(args ...string) (code int, stdout, stderr string) {
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		p.t.Fatalf("tenure %s: %v", strings.Join(args, " "), err)
 	}
-	// The findings of certify are those of the suite, for authors of backends.
+	// The findings of certify come from the suite, and are for authors of backends.
 	if wrong := oneOfMany.FindString(out.String() + errs.String()); wrong != "" && args[0] != "certify" {
 		p.t.Errorf("tenure %s: writes %q", strings.Join(args, " "), wrong)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// decode runs a command that succeeds, and reads what it writes as JSON.
+// decode runs a command that succeeds, and decodes its output as JSON.
 func (p *place) decode(into any, args ...string) {
 	p.t.Helper()
 	out, _ := p.run(exitOK, append(args, "-o", "json")...)
@@ -153,7 +152,7 @@ func (p *place) decode(into any, args ...string) {
 	}
 }
 
-// bad runs a command that fails, and checks its one line.
+// bad runs a command that fails, and checks its single line.
 func (p *place) bad(code int, want string, args ...string) {
 	p.t.Helper()
 	out, errs := p.run(code, args...)
@@ -231,7 +230,7 @@ func TestCommands(t *testing.T) {
 	everyCommand(t, sqlitePlace(t))
 }
 
-// TestServed is TestCommands on the stores that have servers.
+// TestServed runs TestCommands on the stores that have servers.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
@@ -263,7 +262,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// atAddress is the configuration of the stores that need an address only.
+// atAddress returns the configuration of a store that needs only an address.
 var atAddress = map[servers.Kind]string{
 	servers.Etcd:      "etcd: {endpoints: [%q], namespace: test}",
 	servers.ZooKeeper: "zookeeper: {servers: [%q], namespace: test}",
@@ -271,7 +270,7 @@ var atAddress = map[servers.Kind]string{
 	servers.Redis:     "redis: {addrs: [%q], namespace: test}",
 }
 
-// findings are what doctor names on each store, at the least.
+// findings contains findings that doctor must report on each store.
 var findings = map[string][]string{
 	"sqlite":    {"synchronous", "journal_mode"},
 	"postgres":  {"fsync", "full_page_writes", "synchronous_commit", "role", "clock"},
@@ -328,6 +327,16 @@ func everyCommand(t *testing.T, p *place) {
 		t.Errorf("log --after 2: got %q", out)
 	}
 	p.bad(exitNotFound, "--after 1", "log", "orders-1", "--after", "0")
+	for limit, cut := range map[string]bool{"1": true, "2": false, "0": false} { // entry 1 was trimmed
+		out, _ := p.run(exitOK, "history", "orders-1", "--limit", limit)
+		if strings.Contains(out, "entries before 3 were not read: give --limit 0") != cut {
+			t.Errorf("history --limit %s: got %q; want the left-out entries named: %v", limit, out, cut)
+		}
+		var h historyOut
+		if p.decode(&h, "history", "orders-1", "--limit", limit); h.Cut != cut {
+			t.Errorf("history --limit %s: got %+v", limit, h)
+		}
+	}
 	p.bad(exitNotFound, "never owned", "who", "orders-2")
 	p.bad(exitNotFound, "never owned", "items", "orders-2")
 	p.bad(exitNotFound, "never owned", "log", "orders-2")
@@ -383,7 +392,7 @@ func everyCommand(t *testing.T, p *place) {
 	}
 }
 
-// followed has watch and log --follow show what a command under run does meanwhile.
+// followed checks that watch and log --follow show the actions of a command under run.
 func (p *place) followed(token core.Token) {
 	p.t.Helper()
 	var outs [2]string // files
@@ -403,7 +412,7 @@ func (p *place) followed(token core.Token) {
 			p.t.Fatal(err)
 		}
 	}
-	// A member that leaves before the next read of a store that is polled is not seen.
+	// If a store is polled, a reader does not see a member that leaves before the next read.
 	script := `until grep -q tool-test "` + outs[0] + `"; do sleep 0.05; done
 		[ "$TENURE_SHARD" = jobs ] && [ "$TENURE_TOKEN" -gt 0 ] || exit 1
 		echo "$TENURE_FENCE $TENURE_TOKEN"`
@@ -486,7 +495,7 @@ func (p *place) ruled() {
 	}
 }
 
-// moved has two members pass a shard between them, and shows its history.
+// moved makes two members pass a shard back and forth, and shows the shard's history.
 func (p *place) moved() {
 	p.t.Helper()
 	serve := func(ctx context.Context, l *core.Lease) error {
@@ -526,6 +535,9 @@ func (p *place) moved() {
 	p.run(exitOK, "unmove", "moved-1", "-y")
 	stop()
 	stopRight()
+	// When both members stop, the shard may pass to any member that is up. A member that does not
+	// want the shard releases it.
+	ample.Wait(p.t, "moved-1 has an owner", func() bool { code, _, _ := p.exec("who", "moved-1"); return code == exitNotFound })
 	p.bad(exitNotFound, "nobody owns", "resign", "moved-1", "-y")
 	var h historyOut
 	p.decode(&h, "history", "moved-1")
@@ -536,20 +548,19 @@ func (p *place) moved() {
 		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
 		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
 	}
-	// Whoever is up may be passed it as the two stop, and releases what it does not want.
 	passed := slices.ContainsFunc(h.Owners, func(g driver.Grant) bool { return g.Node == "right" && g.End == driver.EndPassed })
 	sorted := slices.IsSortedFunc(h.Owners, func(x, y driver.Grant) int { return x.Since.Compare(y.Since) })
 	if len(h.Owners) < 3 || !passed || !sorted {
 		p.t.Errorf("history: the last owners are %+v; want right among them, which passed it", h.Owners)
 	}
-	// A rule that is spent is removed with the next change.
+	// The next change removes a rule that is spent.
 	p.run(exitOK, "freeze", "-y")
 	if p.decode(&rules, "rules"); len(rules) != 1 {
 		p.t.Errorf("rules: got %+v, want the freeze", rules)
 	}
 }
 
-// stopping asks whether nodes may be stopped, one after the other and two at once.
+// stopping asks whether nodes may be stopped, one after the other, and two at the same time.
 func (p *place) stopping() {
 	p.t.Helper()
 	p.bad(exitNotFound, "tenure members", "may-stop", "nobody")
@@ -559,7 +570,7 @@ func (p *place) stopping() {
 	stopThird, stopSecond := p.member("third", "moved-1", idle), p.member("second", "moved-1", idle)
 	defer stopThird()
 	p.joined("second", "third")
-	// Of two that ask at once for the one place, one gets it.
+	// Two nodes ask for the only place at the same time, and one gets it.
 	var codes [2]int
 	var all sync.WaitGroup
 	for i, node := range []string{"second", "third"} {
@@ -618,7 +629,7 @@ func (p *place) stopping() {
 	}
 }
 
-// joined waits until members of the nodes live.
+// joined waits until members of the nodes are alive.
 func (p *place) joined(nodes ...string) {
 	p.t.Helper()
 	ample.Wait(p.t, fmt.Sprintf("%v have not joined", nodes), func() bool {
@@ -630,8 +641,8 @@ func (p *place) joined(nodes ...string) {
 	})
 }
 
-// repaired evicts a session that a process left, refuses to evict one that is alive, and
-// raises the floor where there is one.
+// repaired checks that the tool evicts the session of a process that has ended, and refuses to
+// evict a live session. If the store has a floor, repaired raises it.
 func (p *place) repaired(leader core.SessionID, backend string) {
 	p.t.Helper()
 	p.run(exitOK, "evict", string(leader), "--dry-run")
@@ -754,7 +765,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestUnreachable: every store, at an address where nothing listens.
+// TestUnreachable tries every store at an address without a listener.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	stores := map[string]string{
@@ -771,7 +782,7 @@ func TestUnreachable(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, backend+"\n  open_timeout: 2s")
 			for i, command := range slices.Sorted(maps.Keys(every)) {
-				// Each command tries one of the stores; two of them try all.
+				// Each command tries one of the stores, except two commands that try all stores.
 				if command == "status" || command == "run" || i%len(stores) == at {
 					p.bad(exitUnreachable, name, every[command]...)
 				}

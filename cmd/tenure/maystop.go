@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// mostWatched is the longest TTL of members whose heartbeats may-stop waits for. Without this
-// limit, a record without heartbeats would delay every answer.
+// The may-stop command waits for the heartbeats of members with a TTL of up to mostWatched. Waiting
+// for longer TTLs would let the record of a dead member delay every answer.
 const mostWatched = time.Minute
 
 type stopping struct {
@@ -101,7 +101,6 @@ func (a *app) mayStop(cmd *cobra.Command, s *stopping) error {
 	})
 }
 
-// answerTable returns an answer as a table.
 func answerTable(a *operator.Answer) *table {
 	t := &table{}
 	may := "no"

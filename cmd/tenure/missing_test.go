@@ -10,7 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestExplain: what is missing is known by its type, in any words, and is named as the store named it.
+// TestExplain: the type of an error, not its text, shows that a part is missing. The message uses
+// the store's name for the missing part.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	lost := &driver.MissingError{What: `namespace "app" has no record`, Make: "any words", Err: core.ErrStoreChanged}

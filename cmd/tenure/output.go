@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A table is a result as text for people.
+// A table is the human-readable form of a result.
 type table struct {
 	head []string
 	rows [][]string
@@ -30,7 +30,7 @@ func (t *table) add(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// printable returns a cell without characters that a terminal obeys.
+// printable quotes a cell with control characters, because a terminal would interpret them.
 func printable(s string) string {
 	if s == "" {
 		return "-"
@@ -41,7 +41,7 @@ func printable(s string) string {
 	return s
 }
 
-// print writes v as JSON or YAML, or the table.
+// The table is printed unless the output format is JSON or YAML.
 func (a *app) print(v any, t *table) error {
 	switch a.format {
 	case "json":
@@ -61,7 +61,7 @@ func (a *app) print(v any, t *table) error {
 	return w.Flush()
 }
 
-// counted returns a number with its noun, such as "1 shard" or "2 shards".
+// counted combines a number and a noun, as in "1 shard" or "2 shards".
 func counted(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -69,7 +69,7 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// line writes one result of many: a line of JSON, a document of YAML, or text.
+// A stream consists of lines of JSON, YAML documents, or lines of text.
 func (a *app) line(v any, text string) error {
 	switch a.format {
 	case "json":
@@ -88,7 +88,7 @@ func (a *app) write(text []byte) error {
 	return err
 }
 
-// asJSON returns v as JSON that a terminal can show.
+// asJSON returns JSON that is safe to show on a terminal.
 func asJSON(v any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -102,10 +102,9 @@ func asJSON(v any, indent string) ([]byte, error) {
 	}), err
 }
 
-// escaped replaces each character that a terminal obeys with the output of escape. These are
-// control characters, including U+007F to U+009F, and format characters, such as those of the
-// writing direction. In JSON, and in YAML made from it, such characters occur only within
-// quotes.
+// escaped uses the given function to escape each character that a terminal interprets. Terminals
+// interpret control characters, including U+007F to U+009F, and format characters, such as
+// direction marks. In JSON, and in YAML made from JSON, such characters occur only within quotes.
 func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	acts := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
@@ -122,8 +121,8 @@ func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	return out
 }
 
-// plainWriter escapes the characters that a terminal obeys in everything written to w,
-// including results, errors and log lines.
+// A plainWriter escapes the characters that a terminal interprets. All results, errors and log
+// lines pass through a plainWriter.
 type plainWriter struct{ w io.Writer }
 
 func (p plainWriter) Write(text []byte) (int, error) {
@@ -137,16 +136,17 @@ func (p plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// asYAML returns v as YAML that a terminal can show, with the keys and the order of its JSON.
+// asYAML returns YAML that is safe to show on a terminal. The keys are in the same order as in
+// JSON.
 func asYAML(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	// Some of these characters end a line in YAML.
+	// In YAML, some control characters end a line.
 	text = escaped(text, func(out []byte, r rune) []byte {
 		if r > 0xffff {
-			return utf8.AppendRune(out, r) // JSON's escape has two parts, which YAML reads as two characters
+			return utf8.AppendRune(out, r) // YAML would read the two parts of JSON's escape as two characters
 		}
 		return fmt.Appendf(out, `\u%04x`, r)
 	})
@@ -159,8 +159,8 @@ func asYAML(v any) ([]byte, error) {
 	return escaped(out, func(out []byte, r rune) []byte { return fmt.Appendf(out, `\U%08x`, r) }), err
 }
 
-// block writes mappings and lists over several lines. Strings stay quoted, so that no reader
-// mistakes one for a number.
+// In block style, mappings and lists take several lines. Strings stay quoted, so no reader mistakes
+// a string for a number.
 func block(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode && len(n.Content) > 0 {
 		n.Style = 0
@@ -172,7 +172,7 @@ func block(n *yaml.Node) {
 	}
 }
 
-// payload is bytes from the store, as text if they are text, otherwise as base64.
+// A payload contains bytes from the store. Valid UTF-8 is shown as text, and other bytes as base64.
 type payload struct {
 	Text   *string `json:"text,omitempty"`
 	Base64 []byte  `json:"base64,omitempty"`

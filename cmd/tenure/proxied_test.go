@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// proxied is a store that the tool reaches directly, and through a proxy that counts its
+// proxied is a store that the tool reaches directly, and also through a proxy that counts the
 // requests.
 type proxied struct {
 	direct, through *place
@@ -23,11 +23,12 @@ type proxied struct {
 	counts          func(frame []byte) bool
 }
 
-// patient are for a command of hundreds of requests through a proxy, which on a busy machine
-// take more than the 10 s of one call.
+// patient contains the options for a command that makes hundreds of requests through a proxy. On a
+// busy machine, these requests take more than the 10 s limit of one call.
 var patient = []string{"--timeout", (limit / 2).String()}
 
-// newProxied makes the configurations of a store at addr; config has that of an address.
+// newProxied writes the configurations of a store at addr. The function config returns the
+// configuration for an address.
 func newProxied(t *testing.T, kind servers.Kind, addr string, config func(addr string) string) *proxied {
 	t.Helper()
 	wire := wires[kind]
@@ -43,7 +44,7 @@ func newProxied(t *testing.T, kind servers.Kind, addr string, config func(addr s
 	return &proxied{newPlace(t, config(addr)), newPlace(t, config(proxy.Addr())), proxy, counts}
 }
 
-// decide sets what becomes of the requests that count; nil passes all.
+// decide sets the function that decides about counted requests. If f is nil, all requests pass.
 func (p *proxied) decide(t *testing.T, f func(n int) faultproxy.Verdict) {
 	t.Helper()
 	flow := faultproxy.Flow{}
@@ -65,7 +66,7 @@ func (p *proxied) decide(t *testing.T, f func(n int) faultproxy.Verdict) {
 	}
 }
 
-// requests runs a command to its end, and returns how many requests it made.
+// requests runs a command to its end, and returns the number of its requests.
 func (p *proxied) requests(t *testing.T, args ...string) (n int) {
 	t.Helper()
 	var last atomic.Int64
@@ -78,7 +79,8 @@ func (p *proxied) requests(t *testing.T, args ...string) (n int) {
 	return int(last.Load())
 }
 
-// wires say how requests are cut, and which of the frames are requests; nil: all.
+// wires defines how each store's bytes divide into frames, and which frames are requests. If the
+// function for requests is nil, all frames are requests.
 var wires = map[servers.Kind]struct {
 	frame  faultproxy.Framer
 	counts func(frame []byte) bool
@@ -89,7 +91,7 @@ var wires = map[servers.Kind]struct {
 	servers.Redis:    {redisFrame, nil},
 }
 
-// http2Frame cuts what gRPC's client sends: a preface, then frames.
+// http2Frame is the Framer of the gRPC client's bytes, which are a preface followed by frames.
 func http2Frame(b []byte) int {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	if n := min(len(b), len(preface)); string(b[:n]) == preface[:n] {
@@ -101,7 +103,7 @@ func http2Frame(b []byte) int {
 	return 9 + int(b[0])<<16 + int(b[1])<<8 + int(b[2])
 }
 
-// redisFrame cuts commands: a list of strings, each with its length.
+// redisFrame is the Framer of Redis commands. A command is a list of strings, each with its length.
 func redisFrame(b []byte) int {
 	at, left := 0, 1
 	for head := byte('*'); left > 0; head = '$' {
@@ -141,7 +143,7 @@ func TestRedisFrame(t *testing.T) {
 	}
 }
 
-// inDatabase is the configuration of a backend with a database, at any address.
+// inDatabase returns the configuration, at any address, of a backend with a database.
 func inDatabase(backend string, dsn servers.DSN) func(addr string) string {
 	return func(addr string) string {
 		return fmt.Sprintf("%s: {dsn: %q, namespace: test}", backend, dsn.At(addr).Reveal())

@@ -20,13 +20,13 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// lasting is how long rules about ranges and quarantine last by default. After that, a range
-// stays as it is until the assigner has a reason to change it.
+// This is the default duration of rules about ranges and quarantine. When a rule ends, a range
+// stays unchanged until the assigner has another reason to change it.
 const lasting = time.Hour
 
-// rangeCommands returns the commands that write rules about ranges and quarantine.
 func (a *app) rangeCommands() []*cobra.Command {
 	o := &order{a: a}
 	command := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) *cobra.Command {
@@ -59,7 +59,7 @@ assigner does not split the range there again.`
 			if err != nil {
 				return err
 			}
-			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: keyspace.FormatHash(h)}) // the key is that of a merge as well
+			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: keyspace.FormatHash(h)}) // also the key of a merge
 		}}
 	o.asking(unsplit)
 	unrelease := &cobra.Command{Use: "unrelease SHARD", Short: "End the release of a shard, which may go into quarantine again",
@@ -72,8 +72,8 @@ assigner does not split the range there again.`
 
 var hashForm = regexp.MustCompile(`^0x[0-9a-fA-F]{16}$`)
 
-// hashArg reads a hash from outside. It requires all digits, because 0x8 more likely means the
-// middle of the keyspace than its ninth hash.
+// hashArg requires all 16 digits, because a person who writes 0x8 probably means the middle of the
+// keyspace, not the hash 8.
 func hashArg(s string) (uint64, error) {
 	if !hashForm.MatchString(s) {
 		return 0, usage(fmt.Sprintf("%s is no hash: write all 16 digits, as in 0x8000000000000000", quoted(s)))
@@ -81,7 +81,6 @@ func hashArg(s string) (uint64, error) {
 	return keyspace.ParseHash(s)
 }
 
-// unread is the error of plans that cannot be read.
 func unread(err error) error {
 	if errors.Is(err, core.ErrInvalid) {
 		return &exitError{exitDamaged, err}
@@ -92,7 +91,7 @@ func unread(err error) error {
 	return fmt.Errorf("read the plans: %w", err)
 }
 
-// ranged reads the map of the keyspace, which must exist.
+// ranged returns an error if the keyspace has no map.
 func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error) {
 	m, err := call(ctx, a, func(ctx context.Context) (*sharding.Map, error) {
 		m, _, err := sharding.ReadPlans(ctx, b, seam.Key{})
@@ -107,8 +106,8 @@ func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error)
 	return m, nil
 }
 
-// aside reads why shards are not meant to have an owner. The function that it returns is never
-// nil, so that callers can continue if the plans cannot be read.
+// The returned function gives the reason why a shard should have no owner. It is never nil, so
+// callers can continue even if the plans are unreadable.
 func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) seam.Aside, error) {
 	why, err := call(ctx, a, func(ctx context.Context) (func(string) seam.Aside, error) {
 		_, why, err := sharding.ReadPlans(ctx, b, seam.Key{})
@@ -120,7 +119,7 @@ func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) sea
 	return why, nil
 }
 
-// damaged reports whether an error is about unreadable records. The rest can still be shown.
+// After an error about unreadable records, the command can still show all other records.
 func damaged(err error) bool {
 	e, ok := errors.AsType[*exitError](err)
 	return ok && e.code == exitDamaged
@@ -137,8 +136,8 @@ type rangeOut struct {
 	Shard string  `json:"shard"`
 	From  string  `json:"from"`
 	To    string  `json:"to"`    // the first hash after the range
-	Share float64 `json:"share"` // of the keyspace, in percent
-	Node  string  `json:"node"`  // empty: no living member owns the shard
+	Share float64 `json:"share"` // share of the keyspace, in percent
+	Node  string  `json:"node"`  // empty if no living member owns the shard
 }
 
 func (a *app) ranges(ctx context.Context, b core.Backend) error {
@@ -170,26 +169,27 @@ func (a *app) printRanges(ctx context.Context, b core.Backend, m *sharding.Map) 
 	return a.print(out, t)
 }
 
-// share returns the part of the keyspace that a range covers, in percent.
-func share(r sharding.Range) float64 {
-	// The width is computed without 1, because the whole keyspace has 2^64 hashes.
+// The result is a percentage of the keyspace.
+func share(r assign.Range) float64 {
+	// The width is computed as To-1-From, because the 2^64 hashes of the whole keyspace do not fit
+	// into 64 bits.
 	return 100 * (float64(r.To-1-r.From) + 1) / math.Exp2(64)
 }
 
-func rangeOf(m *sharding.Map, shard core.ShardID) (sharding.Range, error) {
+func rangeOf(m *sharding.Map, shard core.ShardID) (assign.Range, error) {
 	for name, r := range m.All() {
 		if name == string(shard) {
 			return r, nil
 		}
 	}
-	return sharding.Range{}, notFound(fmt.Sprintf("shard %q has no range in keyspace %q: tenure ranges lists those that have", shard, m.Keyspace.Name))
+	return assign.Range{}, notFound(fmt.Sprintf("shard %q has no range in keyspace %q: tenure ranges lists those that have", shard, m.Keyspace.Name))
 }
 
 func refused(format string, args ...any) error {
 	return exit(exitRefused, "nothing was changed: "+fmt.Sprintf(format, args...))
 }
 
-// split writes rules by which ranges begin at given hashes within a shard's range.
+// The rules divide a shard's range at the given hashes.
 func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 	shard, err := shardArg(name)
 	if err != nil {
@@ -235,22 +235,22 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 		}
 		var parts []string
 		for i, h := range hashes {
-			part := sharding.Range{From: h, To: r.To}
+			part := assign.Range{From: h, To: r.To}
 			if i+1 < len(hashes) {
 				part.To = hashes[i+1]
 			}
 			parts = append(parts, rangeText(part))
 		}
-		return hashes, fmt.Sprintf("shard %q keeps %s, and new shards get %s", shard, rangeText(sharding.Range{From: r.From, To: hashes[0]}), strings.Join(parts, ", ")), nil
+		return hashes, fmt.Sprintf("shard %q keeps %s, and new shards get %s", shard, rangeText(assign.Range{From: r.From, To: hashes[0]}), strings.Join(parts, ", ")), nil
 	})
 }
 
-func rangeText(r sharding.Range) string {
+func rangeText(r assign.Range) string {
 	from, to := keyspace.Bounds(r.From, r.To)
 	return from + " to " + to
 }
 
-// merge writes the rule by which no range begins at the hash where the ranges of two shards meet.
+// The rule prevents any range from beginning at the hash where the two shards' ranges meet.
 func (o *order) merge(cmd *cobra.Command, one, other string) error {
 	a, err := shardArg(one)
 	if err != nil {
@@ -279,19 +279,18 @@ func (o *order) merge(cmd *cobra.Command, one, other string) error {
 		if low.To != high.From {
 			return nil, "", refused("shards %q and %q are no neighbours: the range of the one ends at %s, and that of the other begins at %s", a, b, keyspace.FormatHash(low.To), keyspace.FormatHash(high.From))
 		}
-		return []uint64{high.From}, fmt.Sprintf("shard %q answers for %s, and shard %q ends", a, rangeText(sharding.Range{From: low.From, To: high.To}), b), nil
+		return []uint64{high.From}, fmt.Sprintf("shard %q answers for %s, and shard %q ends", a, rangeText(assign.Range{From: low.From, To: high.To}), b), nil
 	})
 }
 
-// divide shows what splits or a merge do to the ranges, asks, and writes a rule for each hash. plan
-// returns the hashes and describes the effect.
+// The operator sees and confirms the changed ranges before a rule is written for each hash.
 func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*sharding.Map) (hashes []uint64, what string, err error)) error {
 	var first control.Rule
 	if err := o.sign(&first); err != nil {
 		return err
 	}
 	checked := first
-	checked.Kind, checked.Hash = kind, keyspace.FormatHash(1) // before the store is asked
+	checked.Kind, checked.Hash = kind, keyspace.FormatHash(1) // checked before any call to the store
 	if err := checked.Validate(); err != nil {
 		return err
 	}
@@ -327,7 +326,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 			return err
 		}
 		return o.a.writer(b).Write(ctx, func(ctx context.Context, _ *driver.View) (*operator.Decision, error) {
-			if err := check(ctx); err != nil { // another rule may have been written since
+			if err := check(ctx); err != nil { // another rule may have been written in the meantime
 				return nil, err
 			}
 			d := &operator.Decision{}
@@ -343,7 +342,6 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 	})
 }
 
-// during describes how long the assigner obeys a rule.
 func during(r control.Rule) string {
 	if r.Expires.IsZero() {
 		return "by a rule without an end"
@@ -351,7 +349,7 @@ func during(r control.Rule) string {
 	return "by a rule until " + r.Expires.Local().Format(time.DateTime)
 }
 
-// contradicted returns an error if a rule in force asks for the opposite.
+// contradicted returns an error if a rule in force contradicts a new rule.
 func contradicted(rules, all []control.Rule) error {
 	for _, r := range rules {
 		for _, x := range all {
@@ -363,7 +361,7 @@ func contradicted(rules, all []control.Rule) error {
 	return nil
 }
 
-// releasing describes what the release of a shard does.
+// releasing describes the effect of releasing a shard.
 func (o *order) releasing(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) (string, error) {
 	if _, err := find(v, core.ShardID(r.Shards)); err != nil {
 		return "", err

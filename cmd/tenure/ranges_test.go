@@ -20,9 +20,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// manage serves the keyspace k of four ranges in this process, until the test ends, or stop or crash is called.
+// manage serves the keyspace k of four ranges in this process, until the test ends or stop or crash
+// is called.
 func (p *place) manage(node string) (stop, crash func()) {
 	p.t.Helper()
 	a := &app{path: p.path, key: "tenure", timeout: limit}
@@ -38,7 +40,7 @@ func (p *place) manage(node string) (stop, crash func()) {
 	}
 	var m *sharding.Manager
 	m, err = sharding.NewManager(b, e, func(ctx context.Context, l *core.Lease) error {
-		s, err := m.OpenSlice(ctx, l, func(context.Context, string, sharding.Range) ([]core.Op, error) { return nil, nil })
+		s, err := m.OpenSlice(ctx, l, func(context.Context, string, assign.Range) ([]core.Op, error) { return nil, nil })
 		if err != nil {
 			return err
 		}
@@ -75,13 +77,13 @@ func (p *place) manage(node string) (stop, crash func()) {
 	})
 	return stop, func() {
 		crashed = true
-		_ = b.Close()    // first, so that nothing is given back
+		_ = b.Close()    // first, so nothing is released
 		p.t.Log(ended()) // the store is closed
 	}
 }
 
-// layout waits until the keyspace has the ranges, each as a shard and its beginning, and each has
-// an owner.
+// layout waits until the keyspace has the given ranges and each range has an owner. A range is
+// given as a shard and the range's beginning.
 func (p *place) layout(want ...string) rangesOut {
 	p.t.Helper()
 	var out rangesOut
@@ -117,7 +119,7 @@ func TestRanges(t *testing.T) {
 	dividing(t, sqlitePlace(t))
 }
 
-// TestServedRanges is TestRanges on a store that has a server.
+// TestServedRanges runs TestRanges on a store that has a server.
 func TestServedRanges(t *testing.T) {
 	t.Parallel()
 	dividing(t, newPlace(t, fmt.Sprintf("postgres: {dsn: %q, namespace: test}", pool.Get(t, servers.Postgres, nil).Database(t).Reveal())))
@@ -140,7 +142,7 @@ func dividing(t *testing.T, p *place) {
 		t.Errorf("ranges: got %s", out)
 	}
 
-	// What cannot be, with the reason.
+	// Impossible requests, with the reason.
 	p.bad(exitNotFound, "has no range in keyspace", "split", "other", "-y")
 	p.bad(exitNotFound, "has no range in keyspace", "merge", "k-0001", "k-0004", "-y")
 	p.bad(exitRefused, "begins at "+q1+" already", "split", "k-0001", "--at", q1, "-y")
@@ -159,7 +161,7 @@ func dividing(t *testing.T, p *place) {
 		t.Errorf("rules: got %+v after a dry run", rules)
 	}
 
-	// In three, and in the middle; two rules in one commit.
+	// Splits into three parts, and in the middle. Two rules are in one commit.
 	p.run(exitOK, "split", "k-0000", "--at", "0x3000000000000000", "--at", "0x1000000000000000", "-y", "--reason", "hot", "--author", "me")
 	p.layout("k-0000 "+zero, "k-0004 0x1000000000000000", "k-0005 0x3000000000000000", "k-0001 "+q1, "k-0002 "+q2, "k-0003 "+q3)
 	if p.decode(&rules, "rules"); len(rules) != 2 || rules[0].Kind != "split" || rules[0].Hash != "0x1000000000000000" || rules[1].Reason != "hot" ||
@@ -177,7 +179,7 @@ func dividing(t *testing.T, p *place) {
 	p.bad(exitNotFound, "no such rule", "unsplit", q1, "-y")
 	p.run(exitOK, "unsplit", "0x1000000000000000", "--dry-run")
 	p.run(exitOK, "unsplit", "0x1000000000000000", "-y")
-	// A merge, in any order, of which the upper shard ends.
+	// A merge with the shards in any order. The upper shard ends.
 	if _, errs := p.run(exitOK, "merge", "k-0004", "k-0000", "-y", "--expires", "0"); !strings.Contains(errs, `shard "k-0000" answers for `+zero+
 		" to 0x3000000000000000, and shard \"k-0004\" ends, by a rule without an end") {
 		t.Errorf("merge: got %q", errs)
@@ -186,7 +188,7 @@ func dividing(t *testing.T, p *place) {
 	p.bad(exitRefused, `a rule "merge" at hash 0x1000000000000000`, "split", "k-0000", "--at", "0x1000000000000000", "-y")
 	p.run(exitOK, "unmerge", "0x1000000000000000", "-y")
 
-	// The shard that has ended is not missing.
+	// The shard that has ended does not count as missing.
 	var s statusOut
 	p.await("the ended shard has no owner", func() bool { p.decode(&s, "status"); return s.Ended == 1 })
 	if s.Owned != 5 || s.Unowned != 0 || s.Shards != 5 || len(s.Quarantined) != 0 {
@@ -202,7 +204,7 @@ func (p *place) await(what string, is func() bool) {
 	ample.Wait(p.t, "not in time: "+what, is)
 }
 
-// quarantine has a member die that owns one shard, which is set aside for that here.
+// quarantine kills a member that owns one shard. Here, one death is enough to set the shard aside.
 func (p *place) quarantine() {
 	p.t.Helper()
 	_, crash := p.manage("c")
@@ -220,7 +222,7 @@ func (p *place) quarantine() {
 		})
 	})
 	crash()
-	p.await("its session ends", func() bool { // and not by the command that saw it before a heartbeat
+	p.await("its session ends", func() bool { // after a heartbeat, unlike in the earlier command
 		code, _, errs := p.exec("evict", string(who.Session), "--yes")
 		if code != exitOK && (code != exitRefused || !strings.Contains(errs, "is alive, its version is")) {
 			p.t.Fatalf("evict: exit code %d: %s", code, errs)
@@ -263,7 +265,8 @@ func (p *place) quarantine() {
 	p.bad(exitNotFound, "no such rule", "unrelease", string(o.Quarantined[0].Shard), "-y")
 }
 
-// TestHostileRanges: names and hashes from outside, and rules and plans that somebody else wrote.
+// TestHostileRanges uses untrusted names and hashes, and rules and plans that another program
+// wrote.
 func TestHostileRanges(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -311,7 +314,7 @@ func TestHostileRanges(t *testing.T) {
 		p.bad(c.code, c.want, c.args...)
 	}
 
-	// Plans that are none: what does not need them goes on, and says so.
+	// The plans are invalid. Commands that do not need plans continue, and report the damage.
 	written := make(chan error, 1)
 	stop := p.member("liar", "_assigner", func(ctx context.Context, l *core.Lease) error {
 		_, err := l.Append(ctx, []byte(hostile))
@@ -328,7 +331,7 @@ func TestHostileRanges(t *testing.T) {
 	p.run(exitOK, "who", "_assigner")
 	p.run(exitMayNot, "may-stop", "liar")
 	stop()
-	// A rule in force in which somebody hides text is shown without it.
+	// A rule in force that hides text is shown without the hidden text.
 	evil, err := json.Marshal(control.Rule{Kind: control.Merge, Hash: h, Author: "me", At: time.Now(), Reason: hostile})
 	if err != nil {
 		t.Fatal(err)
@@ -351,8 +354,8 @@ func TestHostileRanges(t *testing.T) {
 	}
 }
 
-// TestRulesContradict: what is written while an operator thinks counts, and too many rules are
-// refused as one.
+// TestRulesContradict: rules that are written while an operator decides are taken into account. A
+// command that would write too many rules is refused as a whole.
 func TestRulesContradict(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

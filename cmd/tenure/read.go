@@ -74,7 +74,6 @@ or if a shard is in quarantine.`,
 	return []*cobra.Command{status, members, shards, ranges, who, items, a.logCommand(), a.historyCommand(), a.watchCommand()}
 }
 
-// onShard opens the namespace for a command about one shard.
 func (a *app) onShard(cmd *cobra.Command, shard string, do func(context.Context, core.Backend,
 	core.ShardID) error) error {
 	s, err := shardArg(shard)
@@ -99,15 +98,14 @@ type memberOut struct {
 	TTL      string         `json:"ttl"`
 	Priority int32          `json:"priority"`
 	Weight   int32          `json:"weight"`
-	Draining bool           `json:"draining"` // at its own request, such as when it leaves
-	// Drained is the operators' rule that drains the member's node. Without such a rule, it is
-	// left out.
+	Draining bool           `json:"draining"` // the member itself requested a drain, for example because it is leaving
+	// Drained is the operators' rule that drains the member's node, if any.
 	Drained *control.Rule `json:"drained,omitempty"`
-	// Ineligible is why the member is not eligible to own shards. If the member is eligible, it
-	// is left out.
+	// Ineligible explains why the member may not own shards, and is omitted if the member is
+	// eligible.
 	Ineligible string            `json:"ineligible,omitempty"`
 	Shards     int               `json:"shards"`
-	Meta       map[string]string `json:"meta,omitempty"` // without the reason
+	Meta       map[string]string `json:"meta,omitempty"` // without the reason why the member is not eligible
 }
 
 func (a *app) members(ctx context.Context, b core.Backend) error {
@@ -154,7 +152,7 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	return a.print(out, t)
 }
 
-// versions returns the versions of the last heartbeats.
+// The versions are those of the members' latest heartbeats.
 func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map[core.SessionID]core.Version, error) {
 	out := map[core.SessionID]core.Version{}
 	if len(v.Members) == 0 {
@@ -164,7 +162,7 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 	for _, m := range v.Members {
 		q.Beats = append(q.Beats, driver.Beat{Session: m.Session})
 	}
-	// A session that has since ended has no heartbeat, so the call may wait for a change.
+	// A session that has just ended has no heartbeat, so the call may wait for a change.
 	limited, cancel := context.WithTimeout(ctx, min(a.timeout, 5*time.Second))
 	defer cancel()
 	page, err := b.Observe(limited, q)
@@ -182,20 +180,18 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 
 type shardOut struct {
 	Shard   core.ShardID   `json:"shard"`
-	Node    string         `json:"node"` // empty: the owner is not alive
+	Node    string         `json:"node"` // empty if the owner is not alive
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
-	// Trouble is a problem of the owner that a person must solve. Without such a problem, it is
-	// left out.
+	// Trouble is an owner's problem that requires human action, if any.
 	Trouble string `json:"trouble,omitempty"`
-	// Aside is why the shard is meant to have no owner. If the shard should have one, it is
-	// left out. AsideUntil is when that ends, for example the end of a quarantine. If there is
-	// no end, it is left out.
+	// Aside explains why the shard should have no owner, and is omitted if the shard should have an
+	// owner. AsideUntil is the time at which the reason ends, such as the end of a quarantine, and
+	// is omitted if the reason is permanent.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }
 
-// setAside fills in why a shard without an owner is not meant to have one.
 func (o *shardOut) setAside(why func(shard string) seam.Aside) {
 	if x := why(string(o.Shard)); o.Node == "" {
 		o.Aside, o.AsideUntil = x.Why, x.Until
@@ -233,8 +229,7 @@ type lockOut struct {
 	Token   core.Token     `json:"token"`
 }
 
-// locks lists the locks that a member holds. The record of a free lock means nothing. The store
-// either is about to remove it or keeps it.
+// Only held locks are listed, because a store may remove the records of free locks at any time.
 func (a *app) locks(ctx context.Context, b core.Backend, node string) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -299,19 +294,21 @@ func (a *app) who(ctx context.Context, b core.Backend, shard core.ShardID) error
 }
 
 func find(v *driver.View, shard core.ShardID) (driver.ShardState, error) {
-	i, ok := slices.BinarySearchFunc(v.Shards, shard, func(s driver.ShardState,
-		id core.ShardID) int {
-		return cmp.Compare(s.Shard, id)
-	})
+	at := func(id core.ShardID) (int, bool) {
+		return slices.BinarySearchFunc(v.Shards, id, func(s driver.ShardState, id core.ShardID) int { return cmp.Compare(s.Shard, id) })
+	}
+	i, ok := at(shard)
 	if !ok {
 		for _, d := range v.Damaged {
 			if d.Shard == shard {
 				return driver.ShardState{}, d
 			}
 		}
-		return driver.ShardState{},
-			notFound(fmt.Sprintf("shard %q was never owned in this namespace: tenure shards lists those that were",
-				shard))
+		lists := "tenure shards lists those that were"
+		if _, ok := at(driver.LockPrefix + shard); ok {
+			lists = fmt.Sprintf("the lock of that name is %q", driver.LockPrefix+shard)
+		}
+		return driver.ShardState{}, notFound(fmt.Sprintf("shard %q was never owned in this namespace: %s", shard, lists))
 	}
 	return v.Shards[i], nil
 }
@@ -320,12 +317,11 @@ type itemOut struct {
 	Key     string       `json:"key"`
 	Version core.Version `json:"version"`
 	Value   payload      `json:"value"`
-	// Damaged is why the value is left out. If the value is present, Damaged is left out.
+	// Damaged explains why the value is missing, and is omitted if the value is present.
 	Damaged *driver.DamagedError `json:"damaged,omitempty"`
 }
 
-// listItems lists a shard's items. It leaves out values that are longer than a commit can write;
-// leftOut is the error for them.
+// listItems omits values that are too long for a commit, and describes them in the error leftOut.
 func (a *app) listItems(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) (list []itemOut, leftOut, err error) {
 	most := cmp.Or(b.Info().Limits.WriteBytes, driver.MaxListBytes)
 	items, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0, most) })
@@ -364,7 +360,6 @@ func (a *app) items(ctx context.Context, b core.Backend, shard core.ShardID, pre
 	return cmp.Or(a.print(list, t), leftOut)
 }
 
-// known returns an error for a shard that never had an owner.
 func (a *app) known(ctx context.Context, b core.Backend, shard core.ShardID) error {
 	v, err := a.state(ctx, b)
 	if err == nil {

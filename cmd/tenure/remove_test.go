@@ -95,7 +95,7 @@ func removeNamespace(t *testing.T, backend string) {
 	}
 }
 
-// A member that lives halts, when its namespace is removed all the same.
+// A living member halts if its namespace is removed with --force.
 func TestRemoveNamespaceOfAMember(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -126,7 +126,8 @@ func TestRemoveNamespaceOfAMember(t *testing.T) {
 	}
 }
 
-// A removal that ends in the middle leaves no namespace that a member opens or makes, and the next one completes it.
+// After an unfinished removal, no member can open or create the namespace, and another removal
+// finishes the first.
 func TestRemoveNamespaceAgain(t *testing.T) {
 	t.Parallel()
 	for table, file := range map[string]string{

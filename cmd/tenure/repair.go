@@ -84,7 +84,8 @@ func (a *app) repairCommands() []*cobra.Command {
 	return []*cobra.Command{evict, raise, repair, remove}
 }
 
-// repair shows the map that the notes of a keyspace's shards make, asks, and replaces the plans.
+// repair computes a map from the notes of a keyspace's shards and shows it to the operator. If the
+// operator agrees, the map replaces the plans.
 func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace) error {
 	m, err := sharding.Repair(ctx, b, k, nil)
 	if err != nil {
@@ -102,7 +103,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	}
 	own := o.a.conf.Options()
 	own.Node, own.LockDir, own.Supersede, own.Logger = operator.Label(host), "none", false, slog.New(slog.DiscardHandler)
-	limited, cancel := context.WithTimeout(ctx, o.a.timeout+2*cmp.Or(own.TTL, 10*time.Second)) // as in operator.Writer
+	limited, cancel := context.WithTimeout(ctx, o.a.timeout+2*cmp.Or(own.TTL, 10*time.Second)) // the same limit as in operator.Writer
 	defer cancel()
 	if _, err = sharding.Repair(limited, b, k, own); err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return exit(exitRefused, fmt.Sprintf("whether the plans were replaced, tenure ranges tells: %v: a member may be planning", err))
@@ -110,7 +111,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	return unread(err)
 }
 
-// evict ends a session if it has made no heartbeat since the given version.
+// A session is ended only if it has sent no heartbeat since the given version.
 func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, version core.Version) error {
 	v, err := o.a.state(ctx, b)
 	if err != nil {
@@ -147,7 +148,8 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 	return o.a.evictAs(ctx, b, driver.Suspect{Session: id, Version: version})
 }
 
-// evictAs evicts as a separate member, which drains so that no shard is assigned to it.
+// evictAs joins as a separate member to evict a session. This member is draining, so it gets no
+// shards.
 func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspect) (err error) {
 	var random [16]byte
 	rand.Read(random[:])
@@ -183,8 +185,8 @@ func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspec
 		results[0].Current))
 }
 
-// removeNamespace shows the contents of the namespace, has its name typed again, and removes all
-// its records.
+// removeNamespace shows the namespace's contents, asks the operator to type its name, and removes
+// all of its records.
 func (o *order) removeNamespace(ctx context.Context, confirm string) error {
 	o.a.hasty = true
 	opener, settings, err := o.a.chosen(ctx)

@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestRepair: plans that nobody can read are rebuilt as they were, once, and only then.
+// TestRepair: unreadable plans are rebuilt once, as they were before. Readable plans are not
+// rebuilt.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -56,7 +57,7 @@ func TestRepair(t *testing.T) {
 	p.layout(want...)
 }
 
-// spoilPlans replaces the plans by an entry of a form that nobody reads.
+// spoilPlans replaces the plans with an entry in an unknown form.
 func (p *place) spoilPlans() {
 	p.t.Helper()
 	a := &app{path: p.path, key: "tenure", timeout: limit}

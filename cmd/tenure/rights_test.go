@@ -19,15 +19,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// rightful is a store whose user has rights to write, which an administrator takes and
-// gives back.
+// rightful is a store whose user may write. An administrator revokes the user's permissions, and
+// grants them again.
 type rightful struct {
 	*proxied
 	take, give func() error
 	b          core.Backend
 }
 
-// rightfuls make one for each kind of store.
+// rightfuls contains, for each kind of store, a function that creates a rightful.
 var rightfuls = map[servers.Kind]func(t *testing.T) *rightful{
 	servers.Postgres: rightfulPostgres, servers.Etcd: rightfulEtcd, servers.Redis: rightfulRedis,
 }
@@ -117,10 +117,10 @@ func rightfulRedis(t *testing.T) *rightful {
 	}), take: do("-@write"), give: do("+@write")}
 }
 
-// TestRightLost takes the user's rights to write when the tool makes a request: each time
-// another one of those that it makes. It says in one line what to change and ends with the
-// code of a refusal, and nothing is written; or all of it was before. With -rounds=300 it
-// tries each request.
+// TestRightLost revokes the user's permission to write at one of the tool's requests, a different
+// request each time. The tool reports in one line what to change, and exits with the code for a
+// refusal. Either the tool has written nothing, or it wrote the whole change before that request.
+// With -rounds=300, the test tries each request.
 func TestRightLost(t *testing.T) {
 	t.Parallel()
 	for kind, rightful := range rightfuls {
@@ -151,7 +151,7 @@ func TestRightLost(t *testing.T) {
 	}
 }
 
-// losing runs a command, which loses the rights at some of its requests.
+// losing runs a command that loses the permissions at some of its requests.
 func (r *rightful) losing(t *testing.T, args ...string) {
 	t.Helper()
 	undo := map[string][]string{"pin": {"unpin", "orders-1", "--yes"}, "unpin": {"pin", "orders-1", "leader", "--yes"},
@@ -171,7 +171,7 @@ func (r *rightful) losing(t *testing.T, args ...string) {
 			args[1] += "0"
 		}
 		before := r.state(t)
-		var mu sync.Mutex // the last request may have no answer, so that the command ends before it
+		var mu sync.Mutex // the last request may have no answer, so the command may end before it
 		over := false
 		r.decide(t, func(n int) faultproxy.Verdict {
 			mu.Lock()
@@ -214,7 +214,7 @@ func (r *rightful) losing(t *testing.T, args ...string) {
 	}
 }
 
-// state is what the commands change: rules, their log, and the floor.
+// state returns the state that the commands change: rules, their log, and the floor.
 func (r *rightful) state(t *testing.T) string {
 	t.Helper()
 	rules, err := control.Read(t.Context(), r.b)

@@ -22,26 +22,26 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// order is the state that the commands that write rules share.
+// These settings are shared by the commands that write rules.
 type order struct {
 	a       *app
 	reason  string
 	author  string
 	expires time.Duration
-	token   int64 // of the lease to act on; 0: the current one
+	token   int64 // token of the lease to act on; 0 means the current lease
 	force   bool
 	dryRun  bool
 	yes     bool
-	wait    time.Duration // until the leader obeys; for resolve only
+	wait    time.Duration // how long resolve waits for the leader to obey
 }
 
-// asking adds the flags of commands that ask before they change anything.
+// These flags are for commands that ask for confirmation before changing anything.
 func (o *order) asking(c *cobra.Command) {
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change")
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 }
 
-// telling adds the flags of commands that write rules.
+// These flags are for commands that write rules.
 func (o *order) telling(c *cobra.Command, expires time.Duration) {
 	c.Flags().StringVar(&o.reason, "reason", "", "why, for those who list the rules")
 	c.Flags().StringVar(&o.author, "author", "", "who asks for it; the user and host that write it are kept beside")
@@ -77,11 +77,11 @@ func (a *app) ruleCommands() []*cobra.Command {
 	node, shard, both := []string{"NODE"}, []string{"SHARD"}, []string{"SHARD", "NODE"}
 	drain := func(x []string) control.Rule { return control.Rule{Kind: control.Drain, Node: x[0]} }
 	pin := func(x []string) control.Rule { return control.Rule{Kind: control.Pin, Shards: x[0], Node: x[1]} }
-	// The key of a pin does not depend on the node.
+	// A pin's key does not depend on the node.
 	unpin := func(x []string) control.Rule { return control.Rule{Kind: control.Pin, Shards: x[0], Node: "any"} }
 	exclude := func(x []string) control.Rule { return control.Rule{Kind: control.Exclude, Shards: x[0], Node: x[1]} }
 	freeze := func([]string) control.Rule { return control.Rule{Kind: control.Freeze} }
-	// put finds the token. The key of a move or a resignation does not depend on it.
+	// The real token is set later, because the keys of moves and resignations do not depend on it.
 	move := func(x []string) control.Rule {
 		return control.Rule{Kind: control.Move, Shards: x[0], Node: x[1], Token: core.Token(max(o.token, 1))}
 	}
@@ -120,7 +120,7 @@ func (a *app) ruleCommands() []*cobra.Command {
 
 type ruleOut struct {
 	control.Rule
-	Ended bool `json:"ended"` // even if the rule reserves a place for a node that is back
+	Ended bool `json:"ended"` // also true for the place of a node that is back
 	Spent bool `json:"spent"` // the shard no longer has the rule's token
 }
 
@@ -168,7 +168,7 @@ func (a *app) rules(ctx context.Context, b core.Backend, last int) error {
 	return nil
 }
 
-// sign fills in the author, the writer and the end of a rule.
+// sign fills in a rule's author, writer and expiry time.
 func (o *order) sign(r *control.Rule) error {
 	if o.expires < 0 {
 		return usage(fmt.Sprintf("--expires %v is negative: use 0 for a rule without an end", o.expires))
@@ -182,7 +182,7 @@ func (o *order) sign(r *control.Rule) error {
 	return nil
 }
 
-// put shows what a rule would do, asks, and writes it.
+// A rule is written after the operator has seen its effect and confirmed it.
 func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	if err := o.sign(&r); err != nil {
 		return err
@@ -235,7 +235,6 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	})
 }
 
-// room returns an error if one more rule would exceed the number that the leader obeys.
 func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error {
 	all, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
 	if err != nil && all == nil {
@@ -244,7 +243,7 @@ func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error
 	return room([]control.Rule{*r}, all)
 }
 
-// room returns an error if the new rules would exceed the number that is obeyed.
+// A leader obeys only a limited number of rules, and room returns an error if there would be more.
 func room(rules, all []control.Rule) error {
 	more := 0
 	for i := range rules {
@@ -258,8 +257,8 @@ func room(rules, all []control.Rule) error {
 	return exit(exitRefused, fmt.Sprintf("nothing was changed: there are %d rules, and more than %d are not obeyed: remove some", len(all), control.MaxRules))
 }
 
-// aim binds a move or a resignation to the current lease. It returns an error if the rule could not
-// be carried out, or if another rule would undo it.
+// aim binds a move or a resignation to the current lease. It returns an error if no member could
+// carry out the rule, or if another rule would undo its effect.
 func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) error {
 	s, err := find(v, core.ShardID(r.Shards))
 	if err != nil {
@@ -301,8 +300,7 @@ func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *cont
 	return nil
 }
 
-// covers reports whether the shards of a rule include the shard. They are a name, or a prefix that
-// ends in "*".
+// A rule applies to one shard name, or to a prefix followed by "*".
 func covers(shards, shard string) bool {
 	p, isPrefix := strings.CutSuffix(shards, "*")
 	return shards == shard || isPrefix && strings.HasPrefix(shard, p)
@@ -316,8 +314,7 @@ func tokensOf(v *driver.View) map[string]core.Token {
 	return tokens
 }
 
-// writer returns the user of this process, as the system knows it, and its host. It does not read
-// environment variables.
+// The user comes from the operating system rather than from environment variables.
 func writer() string {
 	name, host := "unknown", "unknown"
 	if uid := os.Getuid(); uid >= 0 {
@@ -325,7 +322,7 @@ func writer() string {
 		if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 			name = u.Username
 		}
-	} else if u, err := user.Current(); err == nil { // on Windows
+	} else if u, err := user.Current(); err == nil { // this branch runs on Windows
 		name = u.Username
 	}
 	if h, err := os.Hostname(); err == nil {
@@ -334,8 +331,8 @@ func writer() string {
 	return name + "@" + host
 }
 
-// ruleText returns the author of a rule, its writer if that is another name, and the reason.
-// The author is whatever name the writer gives.
+// ruleText describes a rule's author and reason. The text also contains the writer if the names
+// differ, because the writer chooses the author's name.
 func ruleText(r control.Rule) string {
 	text := "of " + r.Author
 	if r.Writer != r.Author {
@@ -347,7 +344,6 @@ func ruleText(r control.Rule) string {
 	return text
 }
 
-// preview describes what a rule would do to the current namespace.
 func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	lives := slices.ContainsFunc(v.Members, func(m core.Member) bool { return m.Node == r.Node })
 	if r.Node != "" && !lives && !o.force {
@@ -376,7 +372,7 @@ func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	case control.Pin:
 		return fmt.Sprintf("node %s gets %s, while it lives", r.Node, counted(n, "shard")), nil
 	case control.Drain, control.Exclude:
-	case control.Stop, control.Split, control.Merge, control.Release, control.Resolve: // shown elsewhere
+	case control.Stop, control.Split, control.Merge, control.Release, control.Resolve: // the effects of these rules are shown elsewhere
 	}
 	return fmt.Sprintf("other nodes, if there are any, get %s from node %s", counted(n, "shard"), r.Node), nil
 }
@@ -396,7 +392,6 @@ func (o *order) confirm() error {
 	return exit(exitRefused, "nothing was changed")
 }
 
-// remove removes a rule, which must exist.
 func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 	op, err := control.Remove(&r)
 	if err != nil {
@@ -429,14 +424,13 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 	})
 }
 
-// commit writes a rule, and adds the change to the log of rules.
+// Each change to a rule is also appended to the log of rules.
 func (a *app) commit(ctx context.Context, b core.Backend, op core.Op, change operator.Change) error {
 	return a.writer(b).Write(ctx, func(context.Context, *driver.View) (*operator.Decision, error) {
 		return &operator.Decision{Ops: []core.Op{op}, Changes: []operator.Change{change}}, nil
 	})
 }
 
-// writer returns a Writer of rules, a member of the configured namespace.
 func (a *app) writer(b core.Backend) *operator.Writer {
 	return &operator.Writer{Backend: b, Options: a.conf.Options(), Timeout: a.timeout, Denied: denied,
 		Late: func(ttl time.Duration, err error) {
@@ -444,7 +438,7 @@ func (a *app) writer(b core.Backend) *operator.Writer {
 		}}
 }
 
-// decodeRule reads a rule. A rule need not be valid to be ended.
+// Operators must be able to end invalid rules, so decodeRule accepts them.
 func decodeRule(value []byte) (r control.Rule, err error) {
 	err = boundjson.Unmarshal(value, control.MaxRecord, 256, &r)
 	return r, err

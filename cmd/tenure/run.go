@@ -15,47 +15,46 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// guardName is the hidden subcommand that starts and ends the command of run.
+// This hidden subcommand starts and ends the command given to run.
 const guardName = "__guard"
 
-// Values of --restart, with the exits of the command after which run ends.
+// These are the values of --restart. Each comment lists the command's exits after which run ends.
 const (
-	restartOnFailure = "on-failure" // exit with 0
-	restartAlways    = "always"     // none
+	restartOnFailure = "on-failure" // an exit with 0
+	restartAlways    = "always"     // no exit
 	restartNever     = "never"      // any exit
 )
 
-// runner runs a command under leases of a shard.
+// A runner runs a command under a shard's leases.
 type runner struct {
 	a       *app
 	shard   string
 	command []string
 	restart string
 	setuid  bool          // the command may become another user
-	grace   time.Duration // between SIGTERM and SIGKILL
-	margin  time.Duration // from the end of trust until other members may have the shard
-	trust   time.Duration // from a heartbeat to the end of trust
+	grace   time.Duration // time between SIGTERM and SIGKILL
+	margin  time.Duration // time from the end of trust until other members may have the shard
+	trust   time.Duration // time from a heartbeat to the end of trust
 	log     *slog.Logger
 
-	ended chan error // buffered; nil: the command exited with 0
+	ended chan error // buffered; nil means that the command exited with 0
 
 	working sync.Mutex // held while the handler runs
-	quit    bool       // no command is started again; guarded by working
+	quit    bool       // the handler must not start another command; guarded by working
 
-	spared map[int]bool // children from before the run; only the handler uses it
-	left   occurrences  // of commands that left processes; only the handler uses it
+	spared map[int]bool // children that existed before the run; only the handler uses it
+	left   occurrences  // occurrences of commands that left processes behind; only the handler uses it
 }
 
-// occurrences limits the log lines about an event that may repeat.
+// The number of log lines about a repeated event is limited.
 type occurrences struct {
-	n    int // since the last line
+	n    int // number of occurrences since the last line
 	said time.Time
 }
 
-// lineEvery is the time between two lines.
 const lineEvery = time.Minute
 
-// next counts an occurrence. It returns the number of occurrences to log, or 0 to log nothing.
+// The result is the number of occurrences to log, or 0 if the caller should log nothing.
 func (o *occurrences) next() int {
 	o.n++
 	if now := time.Now(); o.said.IsZero() || now.Sub(o.said) >= lineEvery {
@@ -102,8 +101,8 @@ process was killed or stopped. While a process cannot be ended, the shard is kep
 	return c
 }
 
-// options returns the configured options, without those that would pass the shard on before the
-// command has ended: Supersede, the host lock, AbandonAfter and Watchdog.
+// Supersede, the host lock, AbandonAfter and Watchdog are disabled, because they could hand over
+// the shard before the command has ended.
 func (r *runner) options() (*core.Options, error) {
 	o := r.a.conf.Options()
 	o.Supersede, o.LockDir, o.AbandonAfter, o.Watchdog = false, "none", 0, 0
@@ -179,18 +178,18 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 	stop()
 	err = errors.Join(err, <-left)
-	r.working.Lock() // until the handler has returned: a guard left alone could not report anything
+	r.working.Lock() // waits until the handler has returned: a guard alone could not report anything
 	defer r.working.Unlock()
 	select {
 	case ended := <-r.ended:
 		return errors.Join(ended, err)
 	default:
-		return err // asked to stop, and the command has ended
+		return err // this process was asked to stop, and the command has ended
 	}
 }
 
-// leave asks the handler to end and waits until it has ended, however long that takes. While a
-// process cannot be ended, this one continues its heartbeats and keeps the shard.
+// The handler is asked to end, and leave waits for it without a time limit. If one of the command's
+// processes cannot be ended, this process continues its heartbeats and keeps the shard.
 func (r *runner) leave(e *core.Elector) {
 	time.Sleep(e.Leave())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -206,10 +205,10 @@ func (r *runner) leave(e *core.Elector) {
 	<-withdrawn
 }
 
-// A childExit is how the command ended.
+// A childExit describes how the command ended.
 type childExit struct {
 	code   int
-	signal string // the signal that ended it, or ""
+	signal string // the signal that ended the command, or ""
 }
 
 func (c childExit) Error() string {
@@ -219,7 +218,6 @@ func (c childExit) Error() string {
 	return fmt.Sprintf("the command exited with %d", c.code)
 }
 
-// status returns the exit code of run for it.
 func (c childExit) status() int {
 	if c.signal != "" {
 		return 128 + c.code
@@ -227,7 +225,7 @@ func (c childExit) status() int {
 	return c.code
 }
 
-// decide ends run or lets it restart the command after an exit that was not asked for.
+// After the command has exited on its own, decide determines whether run ends or restarts it.
 func (r *runner) decide(c childExit) error {
 	failed := c.code != 0 || c.signal != ""
 	switch {
@@ -242,7 +240,7 @@ func (r *runner) decide(c childExit) error {
 	return nil
 }
 
-// end makes run return err. The handler calls it, and starts no other command.
+// After calling end, the handler starts no other command.
 func (r *runner) end(err error) {
 	r.quit = true
 	select {

@@ -22,24 +22,24 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// Lines that a process sends to its guard (say), and that the guard answers (tell).
+// A process sends say lines to its guard, and the guard answers with tell lines.
 const (
-	sayUntil  = "until" // until NANOSECONDS of CLOCK_BOOTTIME: the time to end the command
-	sayTerm   = "term"  // SIGTERM to the group
-	sayKill   = "kill"  // SIGKILL to all
-	tellLeft  = "left"  // left COUNT PID NAME: the command ended unasked and left processes
+	sayUntil  = "until" // until NANOSECONDS: the time on CLOCK_BOOTTIME at which to end the command
+	sayTerm   = "term"  // send SIGTERM to the process group
+	sayKill   = "kill"  // send SIGKILL to all processes
+	tellLeft  = "left"  // left COUNT PID NAME: the command ended without being asked, and left processes behind
 	tellExit  = "exit"  // exit CODE [SIGNAL]: the command and all processes below it have ended
 	tellError = "error" // error TEXT: the command could not be started
 )
 
-// The guard's argument that says whether the command may become another user.
+// A guard argument determines whether the command may become another user.
 const (
 	withSetuid    = "setuid"
 	withoutSetuid = "no-setuid"
 )
 
-// boottime returns the time since the machine started, including suspensions. It is the same for
-// all processes of the machine.
+// boottime returns the time since the machine started, including suspensions. The clock is the same
+// for all processes on the machine.
 func boottime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -48,7 +48,7 @@ func boottime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// guarded is a command's guard, as the process that leads sees it.
+// guarded is the leading process's view of a command's guard.
 type guarded struct {
 	cmd    *exec.Cmd
 	orders *os.File
@@ -58,8 +58,8 @@ type guarded struct {
 	failed string
 }
 
-// adopt makes this process the parent of processes below it whose parent ends, such as the guard.
-// Its present children do not belong to the command, so adopt notes them.
+// adopt makes this process the parent of orphaned descendants, such as the children of a killed
+// guard. Existing children do not belong to the command, so adopt records them.
 func (r *runner) adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("run: %w: the system gives no orphans: %w", core.ErrUnsupported, err)
@@ -71,9 +71,9 @@ func (r *runner) adopt() error {
 	return nil
 }
 
-// handle runs the command under one lease. It returns when no process of the command is left.
-// The lease passes on only after that, or at the end of trust. By then, the guard has ended the
-// command.
+// The handler runs the command under one lease, and returns when none of the command's processes is
+// left. Another member may get the shard only after the handler has returned, or when trust ends.
+// The guard ends the command before trust ends.
 func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	r.working.Lock()
 	defer r.working.Unlock()
@@ -87,7 +87,7 @@ func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	asked := r.supervise(ctx, lease, g)
 	_ = g.orders.Close()
 	_ = g.cmd.Wait()
-	endAll(r.log, 0, r.spared) // for processes that a killed guard has left
+	endAll(r.log, 0, r.spared) // ends processes that a killed guard left behind
 	if g.left != "" {
 		r.leftBehind(g.left)
 	}
@@ -106,7 +106,6 @@ func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	return errGuard
 }
 
-// leftBehind logs that a command ended and left processes, at most once in lineEvery.
 func (r *runner) leftBehind(rest string) {
 	if n := r.left.next(); n > 0 {
 		var count, pid int
@@ -117,7 +116,6 @@ func (r *runner) leftBehind(rest string) {
 	}
 }
 
-// startGuard starts the guard, which starts the command.
 func (r *runner) startGuard(lease *core.Lease) (*guarded, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -143,7 +141,8 @@ func (r *runner) startGuard(lease *core.Lease) (*guarded, error) {
 		"TENURE_FENCE="+fence.Format(lease.Fence()))
 	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	g.cmd.ExtraFiles = []*os.File{orders, told}
-	// A terminal that stops this process's group must not stop the guard.
+	// A terminal that stops this process's group must not stop the guard, so the guard runs in a
+	// separate session.
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = g.cmd.Start()
 	if err = errors.Join(err, orders.Close(), told.Close()); err != nil {
@@ -160,14 +159,13 @@ func (r *runner) startGuard(lease *core.Lease) (*guarded, error) {
 	return g, nil
 }
 
-// say sends the guard an order. It ignores failures, because the guard's answers show whether the
-// guard is gone or does not read.
+// Failures are ignored, because the guard's answers show whether the guard is gone or does not
+// read.
 func (g *guarded) say(words ...any) {
-	_ = g.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has room unless the guard is stopped
+	_ = g.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the pipe has room unless the guard is stopped
 	_, _ = fmt.Fprintln(g.orders, words...)
 }
 
-// hear reads a line from the guard.
 func (g *guarded) hear(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -182,12 +180,12 @@ func (g *guarded) hear(line string) {
 	}
 }
 
-// guardWait returns how long the guard may take to obey an order. After that, this process ends
-// the guard and its processes before others may have the shard.
+// guardWait returns the time that the guard may take to obey an order. If the guard takes longer,
+// this process ends the guard and its processes before another member may get the shard.
 func (r *runner) guardWait() time.Duration { return min(200*time.Millisecond, r.margin/4) }
 
-// supervise extends the guard's time and sends it orders until it is gone. It reports whether the
-// command was asked to end.
+// supervise extends the guard's time limit and sends orders until the guard is gone. The result
+// reports whether the command was asked to end.
 func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (asked bool) {
 	tick := time.NewTicker(min(max(r.trust/100, 2*time.Millisecond), 100*time.Millisecond))
 	defer tick.Stop()
@@ -214,7 +212,7 @@ func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (
 			term()
 		case <-tick.C:
 		}
-		now := boottime() // before Remaining, so that the sum is early rather than late
+		now := boottime() // read before Remaining, so that the sum is early rather than late
 		remaining := lease.Remaining()
 		if until := now + remaining; remaining > 0 && until > told+time.Millisecond {
 			told = until
@@ -235,8 +233,7 @@ func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (
 	}
 }
 
-// children returns the processes whose parent is this one, including those that have ended and are
-// not reaped.
+// The result includes children that have ended but have not been reaped.
 func children() []int {
 	var out []int
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
@@ -251,15 +248,15 @@ func children() []int {
 	return out
 }
 
-// endAll ends and reaps all processes below this one except spared, and returns when none is
-// left. It returns the status of leader, which is the command, if leader is not 0. Processes
-// whose parent ends become children of this process, so a later round finds them. endAll logs
-// once each process that cannot be ended.
+// endAll ends and reaps all unspared descendants of this process, and returns when none is left. If
+// leader, the command's process id, is not 0, endAll returns the command's exit status. A process
+// whose parent ends becomes a child of this process, so a later round finds it. Each process that
+// cannot be ended is logged once.
 func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.WaitStatus) {
-	const patience = time.Second // for the kernel to end a killed process
+	const patience = time.Second // time for the kernel to end a killed process
 	begun, said, pause, none := time.Now(), map[int]bool{}, time.Millisecond, 0
 	for {
-		if leader > 0 { // the leader is not reaped, so its number still means its group
+		if leader > 0 { // the leader has not been reaped, so its number still identifies its group
 			_ = syscall.Kill(-leader, syscall.SIGKILL)
 		}
 		late := time.Since(begun) > patience
@@ -293,7 +290,8 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 				status, leader = st, 0
 			}
 		}
-		// A list that was read while a process ended may lack another process.
+		// If a process ends while the list is being read, another process may be missing from the
+		// list.
 		if none >= 3 && len(spared) > 0 {
 			return status
 		}
@@ -301,7 +299,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 	}
 }
 
-// reap reaps a child that has ended. Without such a child, pid is 0.
+// If no child has ended, the returned process id is 0.
 func reap() (pid int, st syscall.WaitStatus, err error) {
 	for {
 		if pid, err = syscall.Wait4(-1, &st, syscall.WNOHANG, nil); !errors.Is(err, syscall.EINTR) {
@@ -310,13 +308,13 @@ func reap() (pid int, st syscall.WaitStatus, err error) {
 	}
 }
 
-// nameOf returns the name of a process, which the process may choose.
+// Every process can choose its own name.
 func nameOf(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// userOf returns the user of a process, or -1 if it is unknown.
+// userOf returns -1 if the user is unknown.
 func userOf(pid int) int64 {
 	var st unix.Stat_t
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil {
@@ -325,21 +323,21 @@ func userOf(pid int) int64 {
 	return int64(st.Uid)
 }
 
-// ended reports whether a process has ended, reaped or not.
+// A process counts as ended even if it has not been reaped.
 func ended(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
 	}
-	// The format is "pid (name) state". The name may contain blanks and brackets.
+	// The format is "pid (name) state". The name may contain spaces and parentheses.
 	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
-// guard is the hidden subcommand. It runs a command in a process group. It ends the command and
-// all its processes when ordered to, when trust ends, and when the process that leads is gone.
-// Processes that the command leaves become children of the guard. If the guard ends, the kernel
-// ends the command and gives the other processes to the process that leads.
+// The guard is a hidden subcommand that runs a command in a process group. The guard ends the
+// command and all of its processes when ordered to, when trust ends, or when the leading process is
+// gone. Processes that the command leaves behind become children of the guard. If the guard ends,
+// the kernel kills the command, and the leading process becomes the parent of the other processes.
 func guard(args []string, stderr io.Writer) int {
 	var until int64
 	var err error
@@ -357,10 +355,10 @@ func guard(args []string, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(told, tellError, strings.ReplaceAll(err.Error(), "\n", " "))
 		return exitOK
 	}
-	// The kernel ends the command when the thread that started it ends. NO_NEW_PRIVS is also a
-	// property of that thread, and the command inherits it.
+	// The kernel kills the command when the thread that started it exits. The command also inherits
+	// this thread's NO_NEW_PRIVS property.
 	runtime.LockOSThread()
-	cmd := exec.Command(args[3], args[4:]...) //nolint:noctx // the guard signals it, as it was ordered
+	cmd := exec.Command(args[3], args[4:]...) //nolint:noctx // the guard sends signals to the command when it is ordered to
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -392,7 +390,7 @@ func guard(args []string, stderr io.Writer) int {
 	return exitOK
 }
 
-// tellRest reports the processes that a command left when it ended unasked.
+// tellRest reports the processes that the command left behind when it ended on its own.
 func tellRest(told io.Writer, command int) {
 	var left []int
 	for _, pid := range children() {
@@ -405,8 +403,7 @@ func tellRest(told io.Writer, command int) {
 	}
 }
 
-// watch returns when the command has ended or must end. It reports whether the command ended
-// unasked.
+// The result reports whether the command ended on its own.
 func watch(pid int, until time.Duration, orders *os.File) bool {
 	gone := make(chan struct{})
 	go func() {
@@ -433,8 +430,8 @@ func watch(pid int, until time.Duration, orders *os.File) bool {
 		}
 	}()
 	const (
-		look = 20 * time.Millisecond // polled, because timers stand still while the machine is suspended
-		reap = 50                    // in looks
+		look = 20 * time.Millisecond // the guard polls, because timers stop while the machine is suspended
+		reap = 50                    // number of looks between two reaps
 	)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -465,7 +462,7 @@ func watch(pid int, until time.Duration, orders *os.File) bool {
 	return false
 }
 
-// reapOthers reaps processes of the command that have ended, while the command runs.
+// While the command runs, reapOthers reaps those of its processes that have ended.
 func reapOthers(command int) {
 	for _, pid := range children() {
 		if pid != command {

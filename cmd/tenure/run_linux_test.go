@@ -25,8 +25,8 @@ import (
 
 const runtimeIsLinux = true
 
-// childVariable makes the test binary the command under run; it names the file that it
-// writes to.
+// childVariable makes the test binary the command under run. Its value is the file that the command
+// writes.
 const (
 	childVariable  = "TENURE_TEST_CHILD"
 	ignoreVariable = "TENURE_TEST_IGNORE"     // SIGTERM
@@ -36,8 +36,7 @@ const (
 	runnerVariable = "TENURE_TEST_RUNNER"
 )
 
-// child writes a line every few milliseconds for as long as it lives, and so does its
-// own child.
+// child writes a line every few milliseconds while it is alive, and so does its own child.
 func child() {
 	f, err := os.OpenFile(os.Getenv(childVariable), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -75,7 +74,7 @@ func child() {
 	}
 }
 
-// below starts this program once more.
+// below starts this program again.
 func below(as string, session bool) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), grandVariable+"="+as)
@@ -94,7 +93,7 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// A tenant is what the children under one lease wrote.
+// A tenant is the output of the children under one lease.
 type tenant struct {
 	token       int64
 	runner      string
@@ -137,7 +136,7 @@ func tenants(t *testing.T, file string) []tenant {
 	return out
 }
 
-// A race is two processes that run a command under one shard, and the faults of one kind.
+// A race contains two processes that run a command under one shard, and faults of one kind.
 type race struct {
 	*testing.T
 	p     *place
@@ -185,9 +184,9 @@ func (r *race) led(than int64) tenant {
 	return x
 }
 
-// ended waits until the guard of a process that is stopped has ended the group, and for
-// a successor. A process that was stopped within a write has SQLite's lock, so that there
-// is none before it goes on.
+// ended waits until a stopped process's guard has ended the group, and until there is a successor.
+// A process that was stopped during a write holds SQLite's lock. There is then no successor until
+// the process continues.
 func (r *race) ended(x tenant) {
 	r.Helper()
 	ample.Wait(r, fmt.Sprintf("the process that leads is stopped, and the group with token %d lives", x.token),
@@ -208,8 +207,8 @@ func (r *race) signal(pid int, s syscall.Signal) {
 	}
 }
 
-// guard sends a signal to the guard of the command that leads, which it returns. On a busy
-// machine trust may have lapsed since x began, so that it has ended.
+// guard sends a signal to the guard of the command that leads, and returns the tenant of that
+// command. On a busy machine, trust may have lapsed since x began, and the guard may have ended.
 func (r *race) guard(x tenant, s syscall.Signal) tenant {
 	r.Helper()
 	for {
@@ -225,8 +224,8 @@ func (r *race) guard(x tenant, s syscall.Signal) tenant {
 	}
 }
 
-// TestRun: whatever happens to the process that leads, no two commands of one shard run
-// at once, and none is left behind.
+// TestRun: whatever fault the process that leads has, no two commands of one shard run at the same
+// time, and no command is left behind.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -243,7 +242,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestServedRun is the same on servers.
+// TestServedRun runs TestRun on servers.
 func TestServedRun(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"killed", "stopped", "stopped with its child", "its child ignores SIGTERM"} {
@@ -268,7 +267,7 @@ func TestServedRun(t *testing.T) {
 	}
 }
 
-// raced has two processes race on a store, through as many faults of a kind as the flag says.
+// raced makes two processes race on a store, through as many faults of a kind as the flag says.
 func raced(t *testing.T, kind, backend string) {
 	r := newRace(t, backend)
 	kind, below, _ := strings.Cut(kind, ", with ")
@@ -291,11 +290,11 @@ func raced(t *testing.T, kind, backend string) {
 	for range *rounds {
 		x := r.led(last)
 		r.hit(kind, x)
-		last = r.led(x.token).token - 1 // so that the next round begins with it
+		last = r.led(x.token).token - 1 // the next round begins with this token
 	}
 }
 
-// hit does one fault to the process that leads.
+// hit injects one fault into the process that leads.
 func (r *race) hit(kind string, x tenant) {
 	switch kind {
 	case "its guard is killed":
@@ -319,7 +318,7 @@ func (r *race) hit(kind string, x tenant) {
 		r.signal(pid, syscall.SIGCONT)
 	case "stopped with its child":
 		r.signal(pid, syscall.SIGSTOP)
-		// On a busy machine the guard may have ended the group before this signal.
+		// On a busy machine, the guard may have ended the group before this signal.
 		if err := syscall.Kill(-x.group, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 			r.Errorf("SIGSTOP to group %d: %v", x.group, err)
 		}
@@ -335,7 +334,7 @@ func (r *race) hit(kind string, x tenant) {
 	}
 }
 
-// end stops both processes, and checks what was written and what is left.
+// end stops both processes. It checks their output, and that nothing is left.
 func (r *race) end() {
 	for runner, cmd := range r.procs {
 		_ = cmd.Process.Signal(syscall.SIGCONT)
@@ -344,7 +343,7 @@ func (r *race) end() {
 			r.Errorf("run of %s: %v", runner, err)
 		}
 	}
-	// A guard whose process was killed is nobody's here.
+	// A guard whose process was killed has no parent here.
 	var left []string
 	if !ample.Soon(context.Background(), func() bool {
 		left = processes(childVariable + "=" + r.file)
@@ -385,7 +384,7 @@ func groupLives(group int) bool {
 	return false
 }
 
-// parentOf is the process that started another, 0 if that has ended.
+// parentOf returns the process that started another, or 0 if that process has ended.
 func parentOf(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -398,7 +397,7 @@ func parentOf(pid int) int {
 	return 0
 }
 
-// processes are those with an environment variable.
+// processes returns the processes that have an environment variable.
 func processes(variable string) []string {
 	var out []string
 	list, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -416,7 +415,7 @@ func processes(variable string) []string {
 	return out
 }
 
-// written waits until a log has a text so many times.
+// written waits until a log contains a text the given number of times.
 func written(t *testing.T, file, text string, times int) {
 	t.Helper()
 	ample.Wait(t, fmt.Sprintf("%s has %q less than %d times", file, text, times), func() bool {
@@ -425,7 +424,7 @@ func written(t *testing.T, file, text string, times int) {
 	})
 }
 
-// newRace is a place for two processes that run a command, with a TTL of 1.5 s.
+// newRace makes a place for two processes that run a command, with a TTL of 1.5 s.
 func newRace(t *testing.T, backend string) *race {
 	t.Helper()
 	p := newPlace(t, backend+"\n  margin: 450ms\n  heartbeat: 450ms\n  drain_budget: 10s\n  backoff_max: 400ms\n  open_timeout: 1m")
@@ -444,8 +443,8 @@ func sqliteBackend(t *testing.T) string {
 	return fmt.Sprintf("sqlite: {path: %q, namespace: test}", filepath.Join(t.TempDir(), "test.db"))
 }
 
-// TestRunLeftBehind: a command that ends and leaves a daemon is ended with it and repeated,
-// and the log says why, once a minute.
+// TestRunLeftBehind: if a command ends and leaves a daemon behind, the daemon is ended and the
+// command is restarted. The log gives the reason once a minute.
 func TestRunLeftBehind(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -476,8 +475,8 @@ func TestRunLeftBehind(t *testing.T) {
 	}
 }
 
-// TestRunSetuid: a command may not become another user unless that is allowed. Then a
-// process that cannot be ended is named, and keeps the shard until it has ended.
+// TestRunSetuid: a command may become another user only if a flag allows this. With the flag, the
+// tool names a process that it cannot end, and keeps the shard until that process has ended.
 func TestRunSetuid(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -550,8 +549,9 @@ func TestRunSetuid(t *testing.T) {
 	t.Logf("%d rounds, %d commands", *rounds, len(all))
 }
 
-// keptFromEnding is a round of TestRunSetuid: run is to stop and cannot end its command,
-// which another runner's must not meet. It returns the last token granted.
+// keptFromEnding is a round of TestRunSetuid. The tool is asked to stop but cannot end its command.
+// This command must not run at the same time as another runner's command. keptFromEnding returns
+// the last granted token.
 func (r *race) keptFromEnding(start func(runner string, args ...string) *exec.Cmd, round int, token int64) int64 {
 	t := r.T
 	runners := [2]string{fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)}
@@ -598,9 +598,9 @@ func (r *race) keptFromEnding(start func(runner string, args ...string) *exec.Cm
 	}
 }
 
-// TestRunUncovered measures what docs/tenure.md names as not covered: the process and its
-// guard both stopped, or both killed at once. The command itself ends even then when they
-// are killed.
+// TestRunUncovered measures the cases that docs/tenure.md names as not covered: the process and its
+// guard are both stopped, or both are killed at the same time. Even then, killing both ends the
+// command itself.
 func TestRunUncovered(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {

@@ -12,7 +12,7 @@ import (
 
 func guard([]string, io.Writer) int { return exitUsage }
 
-// handle ends run with an error, because only Linux binds a process to the life of its parent.
+// Only Linux can end a process whose parent dies.
 func (r *runner) handle(context.Context, *core.Lease) error {
 	err := fmt.Errorf("run: %w: it needs Linux", core.ErrUnsupported)
 	r.end(err)

@@ -40,7 +40,6 @@ request for its TTL. docs/sidecar.md has the API.`,
 	return c
 }
 
-// serve serves until ctx ends, and gives all leases back.
 func (a *app) serve(ctx context.Context, v *serving) (err error) {
 	if v.listen == "" {
 		return usage("--listen is missing: use unix:PATH or 127.0.0.1:PORT")
@@ -56,7 +55,8 @@ func (a *app) serve(ctx context.Context, v *serving) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	o := a.conf.Options()
-	// Both would pass a shard on while a client of a killed sidecar may still believe in its lease.
+	// Supersede and the host lock could hand over a shard while the client of a killed sidecar
+	// still relies on its lease.
 	o.Supersede, o.LockDir = false, "none"
 	log := slog.New(slog.NewTextHandler(a.errs, nil))
 	o.Logger = log

@@ -26,7 +26,7 @@ import (
 
 var strangersFor = flag.Duration("serve.strangers", 3*time.Second, "how long TestServeStrangers lasts")
 
-// A served is one tenure serve with a client that holds a lease on SQLite.
+// A served is a process of "tenure serve" on SQLite, with a client that holds a lease.
 type served struct {
 	*testing.T
 	cmd     *exec.Cmd
@@ -109,7 +109,7 @@ func (x *served) try(method, path, body string) (*http.Response, error) {
 	return x.client.Do(r)
 }
 
-// answer sends a request, and returns the answer's status.
+// answer sends a request, and returns the status of the answer.
 func (x *served) answer(method, path, body string) (int, error) {
 	resp, err := x.try(method, path, body)
 	if err != nil {
@@ -120,8 +120,8 @@ func (x *served) answer(method, path, body string) (int, error) {
 	return resp.StatusCode, err
 }
 
-// TestServeStrangers: 400 clients without the token, which connect again and again, fail no
-// request of the client that has it, and cost it no lease.
+// TestServeStrangers: 400 clients without the token connect again and again. No request of the
+// client with the token fails, and the client does not lose its lease.
 func TestServeStrangers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -187,8 +187,8 @@ func TestServeStrangers(t *testing.T) {
 		*strangersFor, connections.Load(), failed, requests, longest)
 }
 
-// TestServeMemory: whatever the bodies have in them, and however large the answers are, the
-// process takes less than what deploy/kubernetes gives it.
+// TestServeMemory: whatever the bodies contain, and however large the answers are, the process uses
+// less memory than its limit in deploy/kubernetes.
 func TestServeMemory(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -268,7 +268,7 @@ func TestServeMemory(t *testing.T) {
 				all.Go(func() {
 					switch status, err := x.answer(method, path, body); {
 					case err != nil && strings.Contains(err.Error(), "reset") || err != nil && strings.Contains(err.Error(), "broken pipe"):
-						// refused before all of it was sent
+						// Refused before the whole body was sent.
 					case !want[status] && status != 503:
 						t.Errorf("got %d (%v), want one of %v", status, err, want)
 					}
@@ -284,7 +284,7 @@ func TestServeMemory(t *testing.T) {
 	}
 }
 
-// unread opens as many streams of a log as may be, and reads none.
+// unread opens the largest allowed number of streams of a log, and reads from none of them.
 func (x *served) unread(all *sync.WaitGroup) {
 	ctx, cancel := context.WithTimeout(x.Context(), 15*time.Second)
 	x.Cleanup(cancel)
@@ -310,7 +310,7 @@ func (x *served) unread(all *sync.WaitGroup) {
 	}
 }
 
-// peakMemory is the most that a process had in memory, in bytes.
+// peakMemory returns a process's peak memory, in bytes.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -28,13 +28,13 @@ var serveRounds = flag.Int("serve.rounds", 1, "faults of each kind in TestServe 
 
 const (
 	serveTTL = 2 * time.Second
-	// slack is for the successor's calls where it may be that none can succeed. How long a lease
-	// outlives its client is tested to the moment in package sidecar.
+	// slack is the time that the successor's calls may take in cases that perhaps allow no
+	// successor. Package sidecar tests exactly how long a lease outlives its client.
 	slack = 5 * time.Second
 )
 
-// TestServe kills and stops the client that leads, and its sidecar. No write may be
-// accepted under a superseded token, and no lease may outlive its client for ever.
+// TestServe kills and stops the client that leads, and its sidecar. No write may be accepted under
+// a superseded token, and each lease must end after its client.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -43,7 +43,7 @@ func TestServe(t *testing.T) {
 	newPairing(t, sqlitePlace(t)).play(*serveRounds)
 }
 
-// TestServedSidecars is TestServe on the stores that have servers.
+// TestServedSidecars runs TestServe on the stores that have servers.
 func TestServedSidecars(t *testing.T) {
 	t.Parallel()
 	run := func(name string, place func(t *testing.T) *place) {
@@ -65,7 +65,7 @@ func TestServedSidecars(t *testing.T) {
 	}
 }
 
-// pairing is two sidecars with a client each, of one shard.
+// pairing contains two sidecars, each with a client of the same shard.
 type pairing struct {
 	*testing.T
 	p        *place
@@ -81,7 +81,7 @@ type pairing struct {
 	heard chan struct{}
 }
 
-// A clientLine is what a client wrote of one state.
+// A clientLine is a client's output about one state.
 type clientLine struct {
 	at     time.Time
 	client int
@@ -91,7 +91,7 @@ type clientLine struct {
 	seq    core.Seq
 }
 
-// journal is what a process wrote, for one that reads it meanwhile.
+// journal is the output of a process, which can be read while it is written.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -165,8 +165,8 @@ func (x *pairing) startClient(i int) {
 	x.readers.Go(func() { x.read(i, out) })
 }
 
-// ownGroup makes a process the first of its process group. The kernel continues the stopped
-// processes of a group that becomes an orphan, as that of a test does whose shell ends.
+// ownGroup starts a process in a new process group. If a process group becomes orphaned, the kernel
+// continues its stopped processes. A test's group becomes orphaned when the test's shell ends.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func (x *pairing) read(i int, out io.Reader) {
@@ -214,7 +214,7 @@ func (x *pairing) await(patience time.Duration, match func(clientLine) bool) (cl
 	}
 }
 
-// must is await with patience for a busy machine.
+// must is like await, with patience for a busy machine.
 func (x *pairing) must(what string, match func(clientLine) bool) clientLine {
 	x.Helper()
 	l, ok := x.await(limit, match)
@@ -248,7 +248,7 @@ func (x *pairing) newest() clientLine {
 	return newest
 }
 
-// play does so many faults of each kind to the client that leads.
+// play injects the given number of faults of each kind into the client that leads.
 func (x *pairing) play(rounds int) {
 	leader := x.must("writes", wrote(0))
 	kinds := []string{"client killed", "client stopped", "sidecar killed", "sidecar stopped"}
@@ -267,7 +267,7 @@ func (x *pairing) play(rounds int) {
 	x.Logf("longest time to the successor's first write: %v", longest)
 }
 
-// hit does one fault, and returns the successor's first write.
+// hit injects one fault, and returns the successor's first write.
 func (x *pairing) hit(kind string, leader clientLine) (next clientLine, took time.Duration) {
 	x.Helper()
 	i := leader.client
@@ -292,7 +292,7 @@ func (x *pairing) hit(kind string, leader clientLine) (next clientLine, took tim
 	switch {
 	case ok:
 	case kind == "sidecar stopped":
-		// Within a write it has the lock of a row, or SQLite's.
+		// During a write, the process holds the lock of a row, or SQLite's lock.
 		x.Logf("nobody succeeded token %d within %v: the sidecar was stopped within a write", leader.token, took)
 	default:
 		x.Fatalf("%s: the lease with token %d outlived its client by more than %v: %s%s", kind, leader.token, took, x.logs[0], x.logs[1])
@@ -316,7 +316,7 @@ func (x *pairing) hit(kind string, leader clientLine) (next clientLine, took tim
 	return next, took
 }
 
-// end stops everything, and compares the log with what the clients were answered.
+// end stops everything, and compares the log with the answers that the clients got.
 func (x *pairing) end() {
 	for _, cmd := range x.clients {
 		if cmd != nil {

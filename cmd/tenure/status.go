@@ -17,49 +17,48 @@ type statusOut struct {
 	Namespace string `json:"namespace"`
 	StoreID   string `json:"store_id"`
 	Members   int    `json:"members"`
-	// Watched is how long status waited for heartbeats.
+	// Watched is the time for which the status command waited for heartbeats.
 	Watched string         `json:"watched"`
-	Beats   []heartbeat    `json:"heartbeats"` // the last one of each member that is not silent, oldest first
+	Beats   []heartbeat    `json:"heartbeats"` // heartbeats of the members that are not silent, oldest first
 	Silent  []silentMember `json:"silent"`
 	Shards  int            `json:"shards"`
-	// Owned counts the shards whose owner made a heartbeat. Ended counts those without an owner
-	// whose range was merged with another. Unowned counts the others without an owner that are
-	// not in quarantine.
+	// Owned counts the shards whose owner sent a heartbeat. Ended counts the ownerless shards whose
+	// range was merged into another range. Unowned counts the other ownerless shards that are not
+	// in quarantine.
 	Owned       int                `json:"owned"`
 	Unowned     int                `json:"unowned"`
 	Reserved    int                `json:"reserved"`
 	Ended       int                `json:"ended"`
-	Locks       int                `json:"locks"` // held by a member
+	Locks       int                `json:"locks"` // number of locks that a member holds
 	Quarantined []quarantinedShard `json:"quarantined"`
 	Damaged     []string           `json:"damaged"`
-	Troubled    []string           `json:"troubled"` // nodes and their problems that a person must solve
+	Troubled    []string           `json:"troubled"` // nodes, with the problems that a person must solve
 }
 
-// quarantinedShard is a shard that is withheld from all members.
+// No member may claim a quarantinedShard.
 type quarantinedShard struct {
 	Shard core.ShardID `json:"shard"`
 	Until time.Time    `json:"until"`
 	Why   string       `json:"why"`
 }
 
-// heartbeat is the last heartbeat seen of a member.
 type heartbeat struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
-	Age     string         `json:"age"` // since it was seen here
+	Age     string         `json:"age"` // time since this process saw the heartbeat
 	at      time.Time
 }
 
-// silentMember is a member that made no heartbeat for its TTL.
+// A silentMember has sent no heartbeat for its TTL.
 type silentMember struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
 	TTL     string         `json:"ttl"`
-	Shards  int            `json:"shards"` // whose record still names it as the owner
+	Shards  int            `json:"shards"` // number of shards whose record still names this member as the owner
 }
 
-// status first waits until each member has made a heartbeat or was silent for its TTL. It does
-// so because the records of stopped and running members look the same.
+// Because the records of stopped and running members look the same, status first waits until each
+// member has sent a heartbeat or been silent for its TTL.
 func (a *app) status(ctx context.Context, b core.Backend) error {
 	began := time.Now()
 	seen, err := a.heartbeats(ctx, b, maxTTL)
@@ -83,7 +82,7 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	for _, m := range v.Members {
 		at, watched := seen[m.Session]
 		switch {
-		case !watched: // it joined since
+		case !watched: // the member joined in the meantime
 			at = began
 		case at.IsZero():
 			o.Silent = append(o.Silent, silentMember{m.Node, m.Session, m.TTL.String(), 0})
@@ -124,7 +123,7 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	for _, d := range v.Damaged {
 		o.Damaged = append(o.Damaged, d.Key)
 	}
-	if failed != nil { // not about one shard's or member's record: for example a rule, or a page of the file
+	if failed != nil { // the error is not about the record of a shard or member, but about a rule, for example
 		o.Damaged = append(o.Damaged, failed.Error())
 	}
 	return errors.Join(a.print(o, o.table()), o.verdict(), failed)
@@ -161,7 +160,7 @@ func (o *statusOut) table() *table {
 	return t
 }
 
-// verdict returns an error if there are no members, a member is silent or in trouble, or a shard is
+// The verdict is an error if there are no members, a member is silent or in trouble, or a shard is
 // in quarantine.
 func (o *statusOut) verdict() error {
 	switch {
@@ -184,18 +183,17 @@ func (o *statusOut) verdict() error {
 	return nil
 }
 
-// departed reports whether a page shows that a session no longer exists.
+// departed reports whether a page of changes shows the end of a session.
 func departed(page *driver.View, s core.SessionID) bool {
 	return slices.Contains(page.Gone, s) ||
 		page.Reset && !slices.ContainsFunc(page.Members, func(m core.Member) bool { return m.Session == s })
 }
 
-// maxTTL is the longest TTL that a member may have.
 const maxTTL = 24 * time.Hour
 
-// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its
-// TTL. It returns the time when it saw each heartbeat; zero means never. It does not watch
-// members whose TTL is above most.
+// The wait ends when each member has sent a heartbeat, ended, or been silent for its TTL. The
+// result contains the time of each member's heartbeat, or the zero time for a silent member.
+// Members with a TTL above the given maximum are ignored.
 func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration) (map[core.SessionID]time.Time, error) {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -207,9 +205,9 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration
 		return nil, err
 	}
 	seen := make(map[core.SessionID]time.Time, len(known))
-	waiting := map[core.SessionID]time.Duration{} // the TTLs of members without a heartbeat so far
+	waiting := map[core.SessionID]time.Duration{} // TTLs of members from which no heartbeat has been seen yet
 	for _, m := range v.Members {
-		if known[m.Session] == 0 || m.TTL > most { // it has ended, or takes too long
+		if known[m.Session] == 0 || m.TTL > most { // the member has ended, or its TTL is too long
 			continue
 		}
 		seen[m.Session], waiting[m.Session] = time.Time{}, m.TTL
@@ -264,7 +262,7 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration
 	return seen, nil
 }
 
-// query asks for heartbeats of the sessions that are newer than the known versions.
+// The query covers the sessions' heartbeats that are newer than the known versions.
 func query(since driver.Cursor, sessions map[core.SessionID]time.Duration, known map[core.SessionID]core.Version) driver.ObserveQuery {
 	q := driver.ObserveQuery{Since: since}
 	for s := range sessions {

@@ -25,7 +25,7 @@ func (p *place) open() (*app, core.Backend) {
 	return a, b
 }
 
-// join makes the session of a member that does nothing, until the test ends.
+// join joins an idle member, until the test ends.
 func (p *place) join(b core.Backend, node string, ttl time.Duration) driver.Session {
 	p.t.Helper()
 	s, err := b.Join(p.t.Context(), core.Member{Session: core.SessionID("of-" + node), Node: node, TTL: ttl})
@@ -35,7 +35,7 @@ func (p *place) join(b core.Backend, node string, ttl time.Duration) driver.Sess
 	return s
 }
 
-// status is what tenure status writes, with its exit code and error.
+// status returns the output of the command status, with its exit code and error.
 func (p *place) status() (o statusOut, code int, errs string) {
 	p.t.Helper()
 	code, out, errs := p.exec("status", "-o", "json")
@@ -45,8 +45,8 @@ func (p *place) status() (o statusOut, code int, errs string) {
 	return o, code, errs
 }
 
-// silent has the members of a namespace all stand still: their records are as those of
-// members that run, and status says that nobody does.
+// silent stops all members of a namespace. Their records look like running members' records, but
+// status reports that no member is alive.
 func (p *place) silent() {
 	p.t.Helper()
 	if o, code, errs := p.status(); code != exitSilent || o.Members != 0 || !strings.Contains(errs, "no member") {
@@ -75,8 +75,8 @@ func (p *place) silent() {
 	}
 }
 
-// TestStatusOfSome: of two members one makes heartbeats, and status names the other one;
-// where both make some, it does not wait for the TTL.
+// TestStatusOfSome: if only one of two members sends heartbeats, status names the silent member. If
+// both members send heartbeats, status does not wait for the TTL.
 func TestStatusOfSome(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -140,7 +140,7 @@ func TestStatusAsMembersEnd(t *testing.T) {
 		seen, err := a.heartbeats(t.Context(), b, maxTTL)
 		watched <- result{seen, err}
 	}()
-	// Whether it is noticed before the wait or in it makes no difference to what is said.
+	// The output is the same whether status notices the end before or during the wait.
 	if err := leaves.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +157,8 @@ func TestStatusAsMembersEnd(t *testing.T) {
 	}
 }
 
-// TestLocks: a lock that is held is a lock, and neither a shard nor reserved; one that is free
-// is nothing, whether its record has gone or not.
+// TestLocks: a held lock is shown as a lock, not as a shard or as reserved. A free lock is not
+// shown, even if its record still exists.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
@@ -205,13 +205,16 @@ func TestLocks(t *testing.T) {
 		t.Errorf("shards: got %+v", shards)
 	}
 	p.bad(exitUsage, "choose one", "shards", "--all", "--locks")
+	p.bad(exitNotFound, `the lock of that name is "_lock.invoice-123"`, "who", "invoice-123")
+	p.bad(exitNotFound, `tenure shards lists those`, "who", "invoice-124")
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestStatusOfTrouble: a member that says itself what somebody has to mend makes the exit code 7; who and
-// members show it, and a resignation of a shard whose handler is stuck is refused, with what helps.
+// TestStatusOfTrouble: if a member reports a problem that a person must solve, the exit code is 7.
+// The commands status and members show the problem. If the handler of a shard is stuck, a
+// resignation of the shard is refused, with advice.
 func TestStatusOfTrouble(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)

@@ -15,10 +15,11 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// maxClockError limits --clock-error: leases are compared by the members' clocks.
+// maxClockError limits --clock-error. A larger value would hide overlaps between leases whose times
+// come from different members' clocks.
 const maxClockError = time.Minute
 
-// traceCommand returns the command check, which reads only trace files and no configuration.
+// The check command reads trace files but no configuration.
 func (a *app) traceCommand() *cobra.Command {
 	var clockError time.Duration
 	var svg string
@@ -47,7 +48,6 @@ listed, and the others are checked.`,
 	return cmd
 }
 
-// traceFiles returns the sources that the arguments name.
 func traceFiles(args []string) ([]trace.Source, error) {
 	var all []trace.Source
 	for _, arg := range args {
@@ -114,7 +114,7 @@ func (a *app) checkTraces(ctx context.Context, args []string, clockError time.Du
 		len(r.Breaches)+r.More))
 }
 
-// writeNew writes a file, which must not exist.
+// writeNew returns an error if the file already exists.
 func writeNew(name string, write func(io.Writer) error) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {

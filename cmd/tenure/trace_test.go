@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// traced has a member lead a shard and commit, and returns the file of its trace.
+// traced makes a member lead a shard and commit, and returns the file of the member's trace.
 func traced(t *testing.T, dir string) string {
 	t.Helper()
 	b, err := memory.Open(t.Context(), memory.New(), "ns", nil)
@@ -75,8 +75,8 @@ func rewrite(t *testing.T, from, to string, change func(line string) string) {
 	}
 }
 
-// TestCheckTraces: traces are accepted, a breach is shown, and what is no trace, or no file, is
-// refused before anything is read or written.
+// TestCheckTraces: good traces are accepted, and a breach is shown. An argument that is not a
+// trace, or not a file, is refused before anything is read or written.
 func TestCheckTraces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func TestCheckTraces(t *testing.T) {
 		code = run(t.Context(), append([]string{"check"}, args...), strings.NewReader(""), &o, &e)
 		return code, o.String(), e.String()
 	}
-	// A member removed this one after the directory was read.
+	// A dangling link represents a file that a member removed after the directory was read.
 	if err := os.Symlink("gone", filepath.Join(dir, "a"+trace.Suffix)); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,8 @@ func TestCheckTraces(t *testing.T) {
 		}
 	}
 	svg := filepath.Join(t.TempDir(), "breach.svg")
-	// Its join is of another node than the one that was sent, and its lease was not taken: two breaches.
+	// The recorded join is for a different node from the one that was sent, and the lease was not
+	// claimed, so there are two breaches.
 	bad := filepath.Join(t.TempDir(), "bad"+trace.Suffix)
 	rewrite(t, file, bad, func(l string) string {
 		return strings.Replace(strings.ReplaceAll(l, `"node":"n"`, `"node":"n\u001b[31m<b>"`), `"k":"grant"`, `"k":"yield"`, 1)
@@ -120,7 +121,7 @@ func TestCheckTraces(t *testing.T) {
 		t.Errorf("a diagram over another file: code %d: %s", code, errs)
 	}
 
-	// Beside what cannot be read, the others are checked.
+	// If one file cannot be read, the others are still checked.
 	junk := filepath.Join(t.TempDir(), "junk"+trace.Suffix)
 	if err := os.WriteFile(junk, []byte("junk\x1b[31m, which is long enough to be a header"), 0o600); err != nil {
 		t.Fatal(err)

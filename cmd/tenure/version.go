@@ -8,9 +8,9 @@ import (
 )
 
 type versionOut struct {
-	Version string `json:"version"` // of the module; "(devel)" if built from a working tree
-	Commit  string `json:"commit"`  // of the working tree; "unknown" if the build had none
-	Time    string `json:"time"`    // of the commit
+	Version string `json:"version"` // version of the module; "(devel)" if built from a working tree
+	Commit  string `json:"commit"`  // commit of the working tree; "unknown" if the build recorded no commit
+	Time    string `json:"time"`    // time of the commit
 	// Modified reports whether the working tree differed from the commit.
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
@@ -33,7 +33,7 @@ func (a *app) versionCommand() *cobra.Command {
 		}}
 }
 
-// built returns the data that the go command wrote into a binary.
+// built returns the version data that the go command recorded in the binary.
 func built(info *debug.BuildInfo, ok bool) versionOut {
 	o := versionOut{Version: "unknown", Commit: "unknown"}
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestVersion: the command has the commit that the go command wrote into it, and needs no
+// TestVersion: the command shows the commit that the go command wrote into it, and needs no
 // configuration.
 func TestVersion(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Package kubernetes has no code. It holds the manifests of members, of a program with a sidecar,
-// and of the objects around them. docs/kubernetes.md explains them. Package manifests, in tools,
-// checks them against the types of the Kubernetes API. The test here plays the rolling deploy of
-// that page with processes.
+// Package kubernetes contains only tests. Its folder holds Kubernetes manifests for members, for a
+// program with a sidecar, and for related objects. The page docs/kubernetes.md explains the
+// manifests. Package tools/manifests checks them against the types of the Kubernetes API. The test
+// in this folder simulates that page's rolling deploy with processes.
 package kubernetes

@@ -9,12 +9,13 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
-	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 )
 
-// TestMovesOfADeploy has the assigner plan a rolling deploy of 3 members with 12 shards. It has to even
-// out each new member at once, because it does not know who leaves next. In a frozen namespace a new
-// member gets just what the next leaver gives up: once each shard, which is the least.
+// TestMovesOfADeploy makes the assigner plan a rolling deploy of 3 members with 12 shards. The
+// assigner has to give each new member a share immediately, because it does not know which member
+// leaves next. In a frozen namespace, a new member gets exactly the shards that the next leaving
+// member gives up. Each shard then moves once, which is the minimum.
 func TestMovesOfADeploy(t *testing.T) {
 	t.Parallel()
 	for frozen, want := range map[bool]struct{ all, most int }{false: {18, 2}, true: {12, 1}} {
@@ -22,19 +23,19 @@ func TestMovesOfADeploy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		member := func(n int) sharding.Member {
+		member := func(n int) assign.Member {
 			node := fmt.Sprintf("orders-%d", n)
-			return sharding.Member{ID: core.SessionID(node), Node: node, Weight: 1}
+			return assign.Member{ID: core.SessionID(node), Node: node, Weight: 1}
 		}
-		c := &sharding.Cluster{Frozen: frozen}
+		c := &assign.Cluster{Frozen: frozen}
 		for i, name := range names {
-			c.Shards = append(c.Shards, sharding.Shard{Name: name, Owner: int32(i % 3)})
+			c.Shards = append(c.Shards, assign.Shard{Name: name, Owner: int32(i % 3)})
 		}
-		c.Members = []sharding.Member{member(0), member(1), member(2)}
+		c.Members = []assign.Member{member(0), member(1), member(2)}
 		moved, plans := make([]int, numShards), int64(0)
 		plan := func() {
 			plans++
-			for _, m := range (sharding.Balance{}).Plan(c).Moves {
+			for _, m := range (assign.Balance{}).Plan(c).Moves {
 				c.Shards[m.Shard].Owner, c.Shards[m.Shard].Moved = m.To, plans
 				moved[m.Shard]++
 			}

@@ -36,10 +36,11 @@ const (
 	memberVariable = "TENURE_TEST_MEMBER" // NODE:PATH makes the test binary a member
 	shards         = "orders-00..11"
 	numShards      = 12
-	// Nobody's trust lapses while the disk hangs for some seconds: nothing here waits for a TTL.
+	// With this TTL, no trust lapses while the disk hangs for some seconds. Nothing in this test
+	// waits for a TTL.
 	ttl = time.Minute
-	// A leaver that gets no plan within four intervals picks its successors itself, and the next
-	// plan may move these shards again.
+	// A leaving member that gets no plan within four intervals chooses its successors itself, and
+	// the next plan may move these shards again.
 	interval = 2 * time.Second
 )
 
@@ -54,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runMember is a pod's process: it serves its shards and the probes until SIGTERM.
+// runMember is the process of a pod. It serves its shards and the probes until SIGTERM.
 func runMember(node, path string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -64,11 +65,15 @@ func runMember(node, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	e, err := core.NewElector(b, &core.Options{Node: node, TTL: ttl, LameDuck: 300 * time.Millisecond, LockDir: "none",
-		Supersede: true, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
-			OnGrant: func(l core.LeaseEvent) { fmt.Printf("granted %s %d %q\n", l.Fence.Shard, l.Fence.Token, l.Former) },
-			OnSettled: func(l core.Settled) {
-				fmt.Printf("settled %s %d %q\n", l.Fence.Shard, l.Fence.Token, l.Outcome)
-			}}})
+		Supersede: true, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnEvent: func(e core.Event) {
+			switch e.Kind {
+			case core.LeaseGranted:
+				fmt.Printf("granted %s %d %q\n", e.Fence.Shard, e.Fence.Token, e.Session)
+			case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+				fmt.Printf("settled %s %d %q\n", e.Fence.Shard, e.Fence.Token, e.Kind)
+			default: // not of interest
+			}
+		}}})
 	if err != nil {
 		return err
 	}
@@ -95,8 +100,8 @@ func runMember(node, path string) (err error) {
 	return err
 }
 
-// serveShard is the load: it appends entries for as long as it may, and writes which were
-// acknowledged.
+// serveShard produces the load. It appends entries for as long as it may, and prints each
+// acknowledged entry.
 func serveShard(ctx context.Context, l *core.Lease) error {
 	for ctx.Err() == nil {
 		seq, err := l.Append(l.Context(), fmt.Appendf(nil, "%s %d", l.Shard(), l.Token()))
@@ -112,22 +117,22 @@ func serveShard(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// An ack is an entry that a member was told is written.
+// An ack is an entry that was acknowledged to a member.
 type ack struct {
 	shard string
 	seq   core.Seq
 	token core.Token
 }
 
-// A lease is what a member was told of one.
+// A lease contains what a member observed about one of its leases.
 type lease struct {
 	token   core.Token
-	owner   string            // the pod's name
-	former  string            // the session that it was taken over from
-	outcome core.LeaseOutcome // empty until it is over
+	owner   string         // the pod's name
+	former  string         // the session of the former owner
+	outcome core.EventKind // empty until it is over
 }
 
-// rollout is a Deployment whose pods are processes.
+// rollout acts as a Deployment. Its pods are processes.
 type rollout struct {
 	*testing.T
 	path string
@@ -139,7 +144,6 @@ type rollout struct {
 	leases map[string][]*lease // by shard, in the order of tokens
 }
 
-// pod is one process.
 type pod struct {
 	cmd     *exec.Cmd
 	name    string
@@ -147,7 +151,6 @@ type pod struct {
 	read    chan struct{} // closed at the end of its output
 }
 
-// start starts the next pod.
 func (r *rollout) start() {
 	r.Helper()
 	r.startAs(fmt.Sprintf("orders-%d", r.next))
@@ -183,13 +186,12 @@ func (r *rollout) startAs(name string) {
 	r.becomes(p.name+" ready", func() bool { return p.probe("/readyz") == http.StatusOK })
 }
 
-// hear notes what a pod prints.
 func (r *rollout) hear(pod, line string) {
 	var what, shard, rest string
 	var number int64
 	if n, err := fmt.Sscanf(line, "%s %s %d %s", &what, &shard, &number, &rest); n < 4 || err != nil ||
 		!strings.HasPrefix(shard, "orders-") {
-		return // cut off by a kill, or of the assigner
+		return // a line that a kill cut off, or a line of the assigner
 	}
 	text := strings.Trim(rest, `"`)
 	r.mu.Lock()
@@ -204,13 +206,13 @@ func (r *rollout) hear(pod, line string) {
 	case "settled":
 		for _, l := range r.leases[shard] {
 			if l.token == core.Token(number) {
-				l.outcome = core.LeaseOutcome(text)
+				l.outcome = core.EventKind(text)
 			}
 		}
 	}
 }
 
-// probe is what the kubelet does.
+// probe sends the same request as the kubelet's probe.
 func (p *pod) probe(path string) int {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.address + path)
@@ -227,7 +229,7 @@ func (r *rollout) becomes(what string, cond func() bool) {
 	ample.Wait(r, what, cond)
 }
 
-// allServed waits for an entry of every shard that is acknowledged from now on.
+// allServed waits until every shard has a newly acknowledged entry.
 func (r *rollout) allServed() {
 	r.Helper()
 	r.mu.Lock()
@@ -264,7 +266,7 @@ func (r *rollout) shared() (tokens map[string]core.Token) {
 	return tokens
 }
 
-// end ends the oldest pod, by a signal, and returns its exit code.
+// end ends the oldest pod with a signal, and returns its exit code.
 func (r *rollout) end(s syscall.Signal) int {
 	r.Helper()
 	p := r.pods[0]
@@ -285,8 +287,8 @@ func (r *rollout) end(s syscall.Signal) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// from returns the leases of each shard from a token on. Before it returns, it waits until done holds
-// for each shard's.
+// from returns the leases of each shard that have at least the given token. It first waits until
+// done returns true for each shard's leases.
 func (r *rollout) from(tokens map[string]core.Token, what string, done func([]*lease) bool) (leases map[string][]*lease) {
 	r.Helper()
 	r.becomes(what, func() bool {
@@ -305,14 +307,14 @@ func (r *rollout) from(tokens map[string]core.Token, what string, done func([]*l
 	return leases
 }
 
-// TestRollingDeploy replaces three members one by one under load, as the Deployment does: a new one
-// has its share before an old one is asked to leave. Each shard passes from owner to owner in one
-// write, and nothing that was acknowledged is lost. A member that is killed is the control: its
-// shards are taken over.
+// TestRollingDeploy replaces three members one by one under load, as the Deployment does. A new
+// member has its share before an old member is asked to leave. Each move of a shard takes one
+// write, and no acknowledged entry is lost. In the control, a member is killed, and the other
+// members take over its shards.
 //
-// The moves are the fewest for an assigner that does not know who leaves next. Each new member
-// gets a quarter of the shards, and each old one gives up a quarter when it leaves. So a shard moves
-// twice at most.
+// The number of moves is the minimum for an assigner that does not know which member leaves next.
+// Each new member gets a quarter of the shards, and each leaving member gives up a quarter.
+// Therefore, a shard moves at most twice.
 func TestRollingDeploy(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -362,7 +364,7 @@ func TestRollingDeploy(t *testing.T) {
 	begun = r.shared()
 	killed := r.pods[0].name
 	r.end(syscall.SIGKILL)
-	r.startAs(killed) // it supersedes the session of the one before
+	r.startAs(killed) // it supersedes the session of the killed process
 	lost := 0
 	for shard, list := range r.from(begun, "the killed member's shards have another lease", func(list []*lease) bool {
 		return list[0].owner != killed || len(list) > 1
@@ -385,7 +387,6 @@ func TestRollingDeploy(t *testing.T) {
 	r.complete()
 }
 
-// complete compares the logs with what was acknowledged.
 func (r *rollout) complete() {
 	r.Helper()
 	b, err := sqlite.Open(r.Context(), r.path, "orders", nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// startDemonstration runs cmd/demo with its board at addr, on SQLite. It kills its
-// members, and stops one in the middle of writes, by itself. It goes on until the test ends.
+// startDemonstration runs cmd/demo with its board at addr, on SQLite. The demonstration itself
+// kills members, and stops a member in the middle of writes. It runs until the test ends.
 func startDemonstration(t *testing.T, addr string) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "demo")
@@ -44,8 +44,8 @@ func startDemonstration(t *testing.T, addr string) {
 	})
 }
 
-// watchDemonstration sees a member be killed and come back, and the alert of the member
-// that was stopped and wrote too late fire and clear while the demonstration runs.
+// watchDemonstration checks that a member is killed and comes back. While the demonstration runs,
+// an alert must fire and clear for the member that was stopped and wrote too late.
 func (s *scraper) watchDemonstration(t *testing.T) {
 	ample.Wait(t, "no member is gone", func() bool {
 		return s.holds(t, `tenure_peer_events_total{job="demonstration",member="observer",event="gone"} > 0`)
@@ -61,7 +61,7 @@ func (s *scraper) watchDemonstration(t *testing.T) {
 	}
 }
 
-// holds reports whether an expression has a value at present.
+// holds reports whether an expression currently has a value.
 func (s *scraper) holds(t *testing.T, expression string) bool {
 	t.Helper()
 	var body struct {

@@ -1,4 +1,5 @@
-// Package prometheus has no code. tenure.rules.yml has recording and alert rules for the metrics of
-// package tenureprom, and tenure.rules_test.yml their unit tests for promtool. grafana.json is a
-// dashboard. docs/operations.md has an entry for each alert.
+// Package prometheus contains only tests. The file tenure.rules.yml contains recording and alert
+// rules for the metrics of package tenureprom, and tenure.rules_test.yml contains unit tests of
+// these rules for promtool. The file grafana.json is a dashboard. The page docs/operations.md has
+// an entry for each alert.
 package prometheus

@@ -42,7 +42,7 @@ func rules(t *testing.T) []rule {
 	return all
 }
 
-// promtool is Debian's, in the package prometheus.
+// promtool returns the path of promtool, which Debian's package prometheus contains.
 func promtool(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -69,7 +69,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Each alert has unit tests in which it is quiet, fires and clears, in that order, and an
+// Each alert has unit tests in which it is quiet, fires and clears, in that order. It also has an
 // entry in docs/operations.md.
 func TestAlertsAreTestedAndDocumented(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestAlertsAreTestedAndDocumented(t *testing.T) {
 		}
 	}
 	page := read(t, "../../docs/operations.md")
-	const text = `.+(?:\n  .+)*` // a line and those that continue it
+	const text = `.+(?:\n  .+)*` // a line and its continuation lines
 	entry := regexp.MustCompile(`(?m)^### (\w+)\n\n\* \*\*Means\*\*: ` + text + `\n\* \*\*Look at\*\*: ` + text + `\n\* \*\*Do\*\*: ` + text + `$`)
 	documented := make(map[string]bool)
 	for _, m := range entry.FindAllStringSubmatch(page, -1) {
@@ -126,8 +126,8 @@ func TestAlertsAreTestedAndDocumented(t *testing.T) {
 	}
 }
 
-// Rules, dashboard and page name only metrics that tenureprom has and series that rules
-// record; the dashboard shows every metric that is not per shard or a constant.
+// The rules, the dashboard and the page name only metrics of tenureprom, and series that rules
+// record. The dashboard shows every metric, except metrics per shard and constants.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	exists := make(map[string]bool)

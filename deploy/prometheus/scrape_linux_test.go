@@ -40,7 +40,7 @@ const (
 	demonstration = "demonstration" // its job
 )
 
-// plant is one namespace: a job of Prometheus, with members on an in-memory store.
+// plant is one namespace. It is a job of Prometheus, with members on a store in memory.
 type plant struct {
 	*testing.T
 	name    string
@@ -48,7 +48,7 @@ type plant struct {
 	ctx     context.Context
 	members []*member
 	await   func(alert string, firing bool)
-	quiet   func() // no alert that pages somebody fires
+	quiet   func() // checks that no critical alert fires
 }
 
 // member is one process, as Prometheus and the other members see it.
@@ -65,7 +65,8 @@ type member struct {
 	leases  chan *core.Lease
 }
 
-// add makes a member that Prometheus scrapes; start has it take part.
+// add creates a member that Prometheus scrapes. The member takes part after its method start is
+// called.
 func (p *plant) add(node string, supersede bool) *member {
 	p.Helper()
 	m := &member{
@@ -110,7 +111,7 @@ func (m *member) serve(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// kill ends the member as SIGKILL does: no word reaches the store or Prometheus.
+// kill ends the member as SIGKILL does, without informing the store or Prometheus.
 func (m *member) kill() {
 	m.link.Cut()
 	m.stop()
@@ -132,7 +133,7 @@ func (p *plant) eventually(what string, cond func() bool) {
 	ample.Wait(p, "it is not so: "+what, cond)
 }
 
-// while does something again and again until the returned function is called.
+// while repeats an action until the returned function is called.
 func (p *plant) while(every time.Duration, do func()) (enough func()) {
 	stop := make(chan struct{})
 	var all sync.WaitGroup
@@ -149,7 +150,7 @@ func (p *plant) while(every time.Duration, do func()) (enough func()) {
 	return func() { close(stop); all.Wait() }
 }
 
-// plants say, for each alert, who there is, and what happens.
+// plants contains the members and the events for each alert.
 func plants() map[string]func(p *plant) (play func()) {
 	return map[string]func(p *plant) func(){
 		"TenureShardsUnowned":    (*plant).shardsUnowned,
@@ -195,7 +196,7 @@ func (p *plant) shardsUnowned() func() {
 	}
 }
 
-// shardQuarantined has an owner die once, which is enough here.
+// shardQuarantined kills an owner once, which is enough here.
 func (p *plant) shardQuarantined() func() {
 	a, b := p.add("a", false), p.add("b", false)
 	return func() {
@@ -363,7 +364,7 @@ func (p *plant) followerBehind() func() {
 			return nil
 		}
 		t, err := follower.NewTailer(a.backend, &follower.Options{
-			Hooks: a.m.FollowerHooks(), BackoffMax: 100 * time.Millisecond,
+			OnEvent: a.m.FollowerEvent, BackoffMax: 100 * time.Millisecond,
 			BackoffMin: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			err = t.Follow("projection", follower.Memory(apply, nil), "eu")
@@ -385,7 +386,8 @@ func (p *plant) followerBehind() func() {
 	}
 }
 
-// effectWaits has an effect in doubt of which Resolve says this, until it says that the effect is done.
+// effectWaits creates an effect that is in doubt. Resolve reports the doubt, and later that the
+// effect is done.
 func (p *plant) effectWaits(alert string, says effect.Decision, fails error) func() {
 	a := p.add("a", false)
 	stats := &effect.Stats{}
@@ -455,7 +457,7 @@ func (p *plant) recordsDamaged() func() {
 	}
 }
 
-// sound is a cluster without a fault.
+// sound creates a cluster without a fault.
 func (p *plant) sound() func() {
 	a, b := p.add("a", false), p.add("b", false)
 	return func() {
@@ -480,8 +482,9 @@ func (p *plant) outage(alert string) func() {
 	}
 }
 
-// promtoolOnly are the alerts that only promtool tests: the in-memory store does not fail
-// over and asks for no certificate, and 65,536 events take a hook that hangs for longer than a test may take.
+// promtoolOnly lists the alerts that only promtool tests. The in-memory store has no failover and
+// needs no certificate. To produce 65,536 waiting events, a hook would have to hang for longer than
+// a test may take.
 func promtoolOnly() []string {
 	return []string{"TenureStoreLostWrites", "TenureCertificateEnds", "TenureHookEventsDropped"}
 }
@@ -496,9 +499,10 @@ func TestEveryAlertHasItsFault(t *testing.T) {
 	}
 }
 
-// TestScrape has a real Prometheus scrape members of a namespace for each alert, and sees
-// the alert fire in its fault, and clear when that is over. Windows and waits of the
-// rules are shortened to seconds, and a count to the writes of that time; the expressions are those that are deployed.
+// TestScrape lets a real Prometheus scrape the members of a namespace for each alert. It checks
+// that the alert fires during the fault, and clears afterwards. The test shortens the rules'
+// windows and waits to seconds, and reduces a count to the writes in that time. The expressions are
+// otherwise the same as in production.
 func TestScrape(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -511,7 +515,7 @@ func TestScrape(t *testing.T) {
 		}
 		t.Skip("there is no prometheus: make servers installs it")
 	}
-	var critical []string // those that page somebody
+	var critical []string // alerts that page a person
 	for _, r := range rules(t) {
 		if r.Labels["severity"] == "critical" {
 			critical = append(critical, r.Alert)
@@ -531,7 +535,7 @@ func TestScrape(t *testing.T) {
 		}
 		fmt.Fprintf(&jobs, "  - job_name: %s\n    static_configs: [{targets: [%s]}]\n", alert, strings.Join(targets, ", "))
 	}
-	demo := freeAddress(t) // where it listens once Prometheus is there
+	demo := freeAddress(t) // where the demonstration listens when Prometheus runs
 	fmt.Fprintf(&jobs, "  - job_name: %s\n    static_configs: [{targets: [%q]}]\n", demonstration, demo)
 	s.run(t, binary, jobs.String())
 	t.Run("alerts", func(t *testing.T) {
@@ -564,7 +568,6 @@ func TestScrape(t *testing.T) {
 	})
 }
 
-// scraper is a Prometheus.
 type scraper struct{ url string }
 
 func (s *scraper) run(t *testing.T, binary, jobs string) {
@@ -617,7 +620,7 @@ func (s *scraper) run(t *testing.T, binary, jobs string) {
 	})
 }
 
-// freeAddress is one on which nothing listens.
+// freeAddress returns an address on which no process listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -628,8 +631,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// scrapes reports whether all targets were scraped: a fault that was over before would
-// leave no trace.
+// scrapes reports whether all targets were scraped. A fault that ended before the first scrape
+// would leave no trace.
 func (s *scraper) scrapes(t *testing.T) bool {
 	t.Helper()
 	var body struct {
@@ -658,7 +661,7 @@ func (s *scraper) get(t *testing.T, path string, into any) {
 	}
 }
 
-// firing are the alerts of a job that fire.
+// firing returns the alerts of a job that currently fire.
 func (s *scraper) firing(t *testing.T, job string) []string {
 	t.Helper()
 	var body struct {

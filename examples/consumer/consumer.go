@@ -20,27 +20,26 @@ const (
 	streamName = "DEPOSITS"
 	subjects   = "deposits.>"
 
-	lastItem    = "last" // number of the last message booked
+	lastItem    = "last" // the item with the number of the last message booked
 	balanceItem = "balance/"
 )
 
-// shards is the number of shards in the configuration. It never changes, because the subjects of
-// published messages contain the shards' names.
+// The number of shards never changes, because the subjects of published messages contain the
+// shards' names.
 const shards = 8
 
-// shard returns the shard of an account.
 func shard(account string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(account)) // never fails
 	return fmt.Sprintf("accounts-%04d", h.Sum64()%shards)
 }
 
-// deposit returns the message that books an amount of cents to an account.
+// The message books an amount in cents to an account.
 func deposit(account string, cents int64) (subject string, payload []byte) {
 	return "deposits." + shard(account), []byte(account + " " + strconv.FormatInt(cents, 10))
 }
 
-// handler books the deposits of one shard while this process owns it.
+// The handler books the deposits of one shard while this process owns it.
 func handler(stream jetstream.Stream) tenurefx.ShardHandler {
 	return func(ctx context.Context, lease *core.Lease) error {
 		last, err := number(ctx, lease, lastItem)
@@ -60,7 +59,7 @@ func handler(stream jetstream.Stream) tenurefx.ShardHandler {
 			cancel()
 			switch {
 			case ctx.Err() != nil:
-				return nil // asked to stop
+				return nil // the handler was asked to stop
 			case errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, nats.ErrTimeout),
 				errors.Is(err, context.DeadlineExceeded):
 				continue
@@ -75,7 +74,7 @@ func handler(stream jetstream.Stream) tenurefx.ShardHandler {
 	}
 }
 
-// book writes the balance and the message's number in one step, under the fence.
+// The balance and the message's number are written in one step, under the fence.
 func book(lease *core.Lease, msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -86,7 +85,7 @@ func book(lease *core.Lease, msg jetstream.Msg) error {
 	if err != nil || account == "" {
 		return fmt.Errorf("message %d is no deposit", meta.Sequence.Stream)
 	}
-	ctx := lease.Context() // a message that was begun is finished
+	ctx := lease.Context() // the handler finishes a message that it has begun
 	balance, err := number(ctx, lease, balanceItem+account)
 	if err != nil {
 		return err
@@ -97,7 +96,7 @@ func book(lease *core.Lease, msg jetstream.Msg) error {
 	return err
 }
 
-// number reads an item that is a number, or returns 0 if the item is missing.
+// The number is 0 if the item is missing.
 func number(ctx context.Context, lease *core.Lease, key string) (int64, error) {
 	item, err := lease.Get(ctx, key)
 	if err != nil || item == nil {

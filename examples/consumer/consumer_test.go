@@ -51,7 +51,7 @@ func broker(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// TestConsumer: members come and go while deposits arrive, and each is booked once.
+// TestConsumer checks that each deposit is booked once while members come and go.
 func TestConsumer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ample.Time)
 	defer cancel()
@@ -154,7 +154,7 @@ func TestConsumer(t *testing.T) {
 	c.RequireStop()
 }
 
-// TestServe: a server that ends by itself, or cannot be stopped in order, has failed.
+// TestServe checks that serve reports a nonzero exit code and an error of stopping.
 func TestServe(t *testing.T) {
 	ends := func(code int) fx.Option {
 		return fx.Invoke(func(lc fx.Lifecycle, sd fx.Shutdowner) {
@@ -174,7 +174,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestShards: the shards of the configuration are those that accounts belong to.
+// TestShards checks that the configuration contains exactly the shards to which accounts belong.
 func TestShards(t *testing.T) {
 	c, err := load("x.db", "a")
 	if err != nil {

@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// load makes the configuration, which a larger application reads from its file.
+// A larger application would read this configuration from a file.
 func load(db, node string) (*config.Config, error) {
 	const text = `
 tenure:
@@ -68,8 +68,8 @@ func run(ctx context.Context, c *config.Config, nc *nats.Conn) error {
 	return serve(ctx, fx.New(app(c, stream), fx.Supply(slog.Default()), fx.StopTimeout(c.StopTimeout())))
 }
 
-// serve runs an application until ctx ends or the application stops itself. In the second case it
-// may return an error.
+// serve runs an application until ctx ends or the application stops itself. A nonzero exit code
+// results in an error.
 func serve(ctx context.Context, a *fx.App) error {
 	if err := a.Start(ctx); err != nil {
 		return err
@@ -87,7 +87,6 @@ func serve(ctx context.Context, a *fx.App) error {
 	return errors.Join(failed, a.Stop(stopping))
 }
 
-// app returns the application without its stream.
 func app(c *config.Config, stream jetstream.Stream) fx.Option {
 	return fx.Options(
 		fx.Supply(c),

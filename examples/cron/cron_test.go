@@ -25,13 +25,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
 
-// parts are the backends' parts of the configuration, by name. All of them are in
-// the file; one value chooses.
+// parts returns each backend's part of the configuration, by name. A configuration file may contain
+// all parts, and one value selects the backend.
 func parts() map[string]func(t *testing.T) string {
 	start := func(kind servers.Kind) func(*testing.T) *servers.Server {
 		return func(t *testing.T) *servers.Server { return pool.Get(t, kind, nil) }
@@ -65,8 +64,8 @@ func parts() map[string]func(t *testing.T) string {
 	}
 }
 
-// TestApp runs the application on every backend: the job runs, and when the process
-// that runs it stops another goes on.
+// TestApp runs the application on every backend. When the process that runs the job stops, another
+// process takes over the job.
 func TestApp(t *testing.T) {
 	for name, part := range parts() {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +124,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// TestFile: the configuration beside the program is one that it accepts.
+// TestFile checks that the program accepts the configuration file in this folder.
 func TestFile(t *testing.T) {
 	c, err := config.Load(&config.LoadOptions{Path: "cron.yaml", Environ: []string{}})
 	if err != nil {
@@ -136,8 +135,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestHandOver: a new leader runs the job when its time comes, and not before, and makes a run
-// again that was not finished.
+// TestHandOver checks that a new leader runs the job when the job is due, and not earlier. A new
+// leader also repeats an unfinished run.
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

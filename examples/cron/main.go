@@ -32,7 +32,7 @@ func main() {
 	fx.New(app(c, time.Second, job), fx.StopTimeout(c.StopTimeout())).Run()
 }
 
-// app returns the whole application. One value of its configuration chooses the backend.
+// One value in the configuration selects the backend.
 func app(c *config.Config, every time.Duration, job func(context.Context) (string, error)) fx.Option {
 	return fx.Options(
 		fx.Supply(c),
@@ -49,11 +49,11 @@ func app(c *config.Config, every time.Duration, job func(context.Context) (strin
 	)
 }
 
-// lastRun is the item with the time when the job last began, by the clock of the process that ran
-// it.
+// This item contains the time when the job last began, according to the clock of the process that
+// ran the job.
 const lastRun = "last"
 
-// lead runs the job whenever the interval has passed since it last began, in any process.
+// The leader runs the job when the interval has passed since any process last began it.
 func lead(
 	ctx context.Context, lease *core.Lease, every time.Duration, job func(context.Context) (string, error),
 ) error {
@@ -61,13 +61,13 @@ func lead(
 	if err != nil {
 		return err
 	}
-	var wait time.Duration // 0 if it never ran
+	var wait time.Duration // 0 if the job never ran
 	if item != nil {
 		last, err := time.Parse(time.RFC3339Nano, string(item.Value))
 		if err != nil {
 			return err
 		}
-		wait = min(time.Until(last.Add(every)), every) // a clock may be ahead
+		wait = min(time.Until(last.Add(every)), every) // a former leader's clock may have been ahead
 	}
 	for {
 		next := time.NewTimer(wait)
@@ -82,7 +82,7 @@ func lead(
 		if err != nil {
 			return err
 		}
-		// In one step, under the fence: a former leader that comes late writes nothing.
+		// The commit is a single step under the fence, so a late former leader writes nothing.
 		_, err = lease.Commit(lease.Context(), core.Put(lastRun, began.UTC().AppendFormat(nil, time.RFC3339Nano)),
 			core.Append([]byte(report)))
 		if err != nil {

@@ -44,7 +44,6 @@ func main() {
 	}
 }
 
-// run runs one member until ctx ends.
 func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath string) (err error) {
 	c, err := config.Load(o)
 	if err != nil {
@@ -77,7 +76,7 @@ func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath stri
 	return errors.Join(failed, a.Stop(stopping))
 }
 
-// listeners are the port of requests, and the port of operators, which shows too much for others.
+// Some information is only for operators, who therefore have a separate listener.
 type listeners struct{ requests, ops net.Listener }
 
 func listenOn(ctx context.Context, requests, ops string) (l listeners, err error) {
@@ -93,7 +92,8 @@ func listenOn(ctx context.Context, requests, ops string) (l listeners, err error
 func app(c *config.Config, l listeners, m *model) fx.Option {
 	return fx.Options(
 		fx.Supply(c, m, l),
-		// The servers start first and stop last: they serve while the member's shards move away.
+		// The servers start first and stop last, because they serve while the member's shards move
+		// away.
 		fx.Provide(newGateways),
 		fx.Invoke(func(*gateways) {}),
 		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),
@@ -102,7 +102,7 @@ func app(c *config.Config, l listeners, m *model) fx.Option {
 		tenurefx.Sharding(),
 		tenurefx.Follower(),
 		fx.Provide(
-			func(s *service) tenurefx.ShardHandler { return s.serve },
+			func(s *service) tenurefx.ShardHandler { return tenurefx.ShardHandler(sharding.Slices(s.take)) },
 			tenurefx.AsFollowing(func(m *model) tenurefx.Following {
 				return tenurefx.Following{Name: "model", Applier: m.applier, Shards: []string{"orders-*"}}
 			}),
@@ -111,31 +111,32 @@ func app(c *config.Config, l listeners, m *model) fx.Option {
 	)
 }
 
-// options returns the configured options, with the address that other members forward to.
+// The member's address, to which other members forward requests, is added to the configured
+// options.
 func options(c *config.Config, l listeners) *core.Options {
 	o := c.Options()
 	o.Meta = maps.Clone(o.Meta)
 	if o.Meta == nil {
 		o.Meta = map[string]string{}
 	}
-	o.Meta[route.DefaultAddressKey] = "http://" + l.requests.Addr().String()
+	o.Meta["http"] = "http://" + l.requests.Addr().String()
 	return o
 }
 
-// near allows members to forward requests, with their credentials, to this machine, where the
-// example is tried, and to private networks, where members are. By default only addresses other
-// than this machine's are allowed.
+// Members may forward requests, with the clients' credentials, to this machine and to private
+// networks. The members of this example run on one machine, and real members usually run in private
+// networks. By default, package route forwards no requests to this machine.
 func near(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	return err == nil && (ip.IsLoopback() || ip.IsPrivate())
 }
 
-// routes sets the handlers of the gateways. It is called before the Manager runs, whose handler
-// needs the Manager.
+// The gateways' handlers are set before the Manager runs, because the Manager's handler uses the
+// Manager.
 func routes(g *gateways, s *service, m *model, e *core.Elector, sm *sharding.Manager, r *sharding.Router, t *follower.Tailer) error {
 	s.manager = sm
 	place, err := route.NewHandler(e, r, http.HandlerFunc(s.place), &route.Options{
-		Shard:   func(r *http.Request) (string, error) { return s.shard(r.PathValue("id")) },
+		Shard:   func(q *http.Request) (string, error) { return shardOf(r, q.PathValue("id")) },
 		Forward: true,
 		Allow:   near,
 	})
@@ -143,8 +144,8 @@ func routes(g *gateways, s *service, m *model, e *core.Elector, sm *sharding.Man
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}", s.started(place))
-	mux.Handle("GET /orders/{id}", m.reads(s, t))
+	mux.Handle("POST /orders/{id}", place)
+	mux.Handle("GET /orders/{id}", m.reads(r, t))
 	mux.Handle("GET /model", http.HandlerFunc(m.all))
 	requests, ops := http.Handler(mux), tenurehttp.Handler(e, &tenurehttp.Options{Sharding: sm.Picture})
 	g.requests.handler.Store(&requests)
@@ -162,7 +163,6 @@ type gateway struct {
 	handler atomic.Pointer[http.Handler]
 }
 
-// Limits of one request.
 const (
 	readLimit  = 10 * time.Second
 	writeLimit = 30 * time.Second

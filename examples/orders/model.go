@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/sharding"
 )
 
-// model is a member's read model: its own database, which has each order of each log once. The
-// SQLite driver comes with the backend.
+// A member's read model is a separate SQLite database that contains each order from each log
+// exactly once. The SQLite backend's package registers the driver.
 type model struct {
 	db      *sql.DB
 	applier *follower.SQL
@@ -23,7 +24,7 @@ const (
 	insertModel = "INSERT INTO orders (id, customer, cents) VALUES (?, ?, ?)"
 )
 
-// Limits of how old a read may be.
+// These constants are the default and maximum ages of a read.
 const (
 	defaultWithin = 2 * time.Second
 	mostWithin    = time.Hour
@@ -34,7 +35,7 @@ func openModel(ctx context.Context, path string) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // one file, one writer
+	db.SetMaxOpenConns(1) // the database is one file with one writer
 	m := &model{db: db}
 	m.applier, err = follower.NewSQL(db, "sqlite", "model", apply, nil)
 	if err == nil {
@@ -49,7 +50,7 @@ func openModel(ctx context.Context, path string) (*model, error) {
 	return m, nil
 }
 
-// apply adds the orders of a batch, in the transaction that moves the position.
+// A batch of orders is added to the model in the transaction that moves the position.
 func apply(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
 	for _, e := range b.Entries {
 		var o order
@@ -63,11 +64,11 @@ func apply(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
 	return nil
 }
 
-// reads answers a read if the model is fresh enough for the request.
-func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, within := r.PathValue("id"), defaultWithin
-		if v := r.URL.Query().Get("within"); v != "" {
+// The handler answers a read if the model is fresh enough for it.
+func (m *model) reads(r *sharding.Router, t *follower.Tailer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		id, within := q.PathValue("id"), defaultWithin
+		if v := q.URL.Query().Get("within"); v != "" {
 			d, err := time.ParseDuration(v)
 			if err != nil || d < 0 || d > mostWithin {
 				refuse(w, http.StatusBadRequest, "within is a duration from 0s to 1h, such as 2s")
@@ -75,10 +76,10 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 			}
 			within = d
 		}
-		shard, err := s.shard(id)
+		shard, err := shardOf(r, id)
 		if err != nil {
 			status := http.StatusBadRequest
-			if errors.Is(err, errStarting) {
+			if errors.Is(err, sharding.ErrNoOwner) {
 				status = http.StatusServiceUnavailable
 			}
 			refuse(w, status, err.Error())
@@ -89,7 +90,7 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 			return
 		}
 		o := order{ID: id}
-		err = m.db.QueryRowContext(r.Context(), "SELECT customer, cents FROM orders WHERE id = ?", id).Scan(&o.Customer, &o.Cents)
+		err = m.db.QueryRowContext(q.Context(), "SELECT customer, cents FROM orders WHERE id = ?", id).Scan(&o.Customer, &o.Cents)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			refuse(w, http.StatusNotFound, "there is no such order")
@@ -97,14 +98,14 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 			refuse(w, http.StatusInternalServerError, "the read model cannot be read")
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(o) // a client that is gone needs no answer
+			_ = json.NewEncoder(w).Encode(o) // a client that has disconnected needs no answer
 		}
 	})
 }
 
-// fresh returns nil if the model has the orders of a shard as of within ago or later. An order
-// stays in the log of the shard that took it, which may since have given its range away or ended.
-// So all logs count, and also the shard itself, whose log may be too new to be known.
+// An order stays in the log of the shard that accepted it. That shard may since have given its
+// range away or ended, so the model must be fresh for all known logs. The model must also be fresh
+// for the shard itself, whose log may be too new to be known.
 func fresh(t *follower.Tailer, shard string, within time.Duration) error {
 	if err := t.Fresh(shard, within); err != nil {
 		return err
@@ -117,7 +118,7 @@ func fresh(t *follower.Tailer, shard string, within time.Duration) error {
 	return nil
 }
 
-// all writes every order's amount, by its id.
+// The amounts are listed by order id.
 func (m *model) all(w http.ResponseWriter, r *http.Request) {
 	rows, err := m.db.QueryContext(r.Context(), "SELECT id, cents FROM orders")
 	if err != nil {
@@ -140,5 +141,5 @@ func (m *model) all(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(out) // a client that has disconnected needs no answer
 }

@@ -39,11 +39,10 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
-// TestMain runs the tests, or, started by them, a member: then the program is its own
-// main, and its input ends with the test.
+// TestMain runs the tests. In a process that a test started, TestMain runs a member instead. The
+// member ends when its standard input ends, which happens at the end of the test.
 func TestMain(m *testing.M) {
 	if os.Getenv("ORDERS_MEMBER") == "" {
 		os.Exit(pool.Run(m))
@@ -58,7 +57,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// member is a place for a process.
 type member struct {
 	t    *testing.T
 	node string
@@ -70,7 +68,7 @@ type member struct {
 	url   atomic.Pointer[string] // of the process; nil while there is none
 }
 
-// start starts a process, whose keyspace begins with that many ranges.
+// start starts a process whose keyspace begins with the given number of ranges.
 func (m *member) start(backend string, shards int) {
 	m.t.Helper()
 	m.cmd = exec.Command(os.Args[0])
@@ -122,7 +120,7 @@ tenure:
 	}
 }
 
-// stop ends the process with a signal and waits for its end.
+// stop sends the process a signal, and waits until the process ends.
 func (m *member) stop(s os.Signal) {
 	m.t.Helper()
 	if s == os.Kill {
@@ -146,7 +144,6 @@ func (m *member) stop(s os.Signal) {
 	m.cmd = nil
 }
 
-// world is members and clients.
 type world struct {
 	t       *testing.T
 	members []*member
@@ -159,7 +156,7 @@ type world struct {
 	reads int // that were answered from a read model
 }
 
-// some is a member that runs.
+// some returns the URL of a running member.
 func (w *world) some() string {
 	for _, i := range rand.Perm(len(w.members)) {
 		if u := w.members[i].url.Load(); u != nil {
@@ -169,7 +166,7 @@ func (w *world) some() string {
 	return "http://127.0.0.1:1" // nobody
 }
 
-// ask makes a request, whose failure is none.
+// ask sends a request to a running member. A failed request does not fail the test.
 func (w *world) ask(method, path, body string) (int, string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
@@ -190,7 +187,7 @@ func (w *world) ask(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// load places orders until ctx ends, and repeats earlier ones, which changes nothing.
+// load places orders until ctx ends, and repeats earlier orders, which must change nothing.
 func (w *world) load(ctx context.Context, client int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if !w.place(client, n) || !w.place(client, rand.IntN(n+1)) {
@@ -200,7 +197,7 @@ func (w *world) load(ctx context.Context, client int) {
 	}
 }
 
-// place tries an order until it is acknowledged.
+// place sends an order until a member acknowledges the order.
 func (w *world) place(client, n int) bool {
 	id, cents := fmt.Sprintf("c%d-%d", client, n), int64(client*1000+n%100+1)
 	body := fmt.Sprintf(`{"customer": "c%d", "cents": %d}`, client, cents)
@@ -222,7 +219,7 @@ func (w *world) place(client, n int) bool {
 	return code == http.StatusCreated
 }
 
-// read reads orders until ctx ends: an answer may be as old as was asked for, and no older.
+// read reads orders until ctx ends. An answer must not be older than the request allows.
 func (w *world) read(ctx context.Context) {
 	const within = time.Second
 	for ctx.Err() == nil {
@@ -256,7 +253,7 @@ func (w *world) read(ctx context.Context) {
 	}
 }
 
-// equal waits until every read model is what was acknowledged.
+// equal waits until every read model contains exactly the acknowledged orders.
 func (w *world) equal() {
 	w.t.Helper()
 	for _, m := range w.members {
@@ -267,7 +264,7 @@ func (w *world) equal() {
 	}
 }
 
-// differs compares a member's read model with what was acknowledged.
+// differs returns an error if a member's read model differs from the acknowledged orders.
 func (w *world) differs(m *member) error {
 	got := map[string]int64{}
 	resp, err := http.Get(*m.url.Load() + "/model")
@@ -299,7 +296,7 @@ func (w *world) differs(m *member) error {
 		m.node, len(w.acked), missing, wrong, more)
 }
 
-// progress waits until so many more orders are acknowledged.
+// progress waits until n more orders are acknowledged.
 func (w *world) progress(n int) {
 	w.t.Helper()
 	count := func() int {
@@ -313,10 +310,10 @@ func (w *world) progress(n int) {
 	}
 }
 
-// TestOrders: ranges are split, three members restarted one by one, ranges merged while one
-// member is dead, all under load. Acknowledged orders and read models are equal. Were an order's
-// item written without a condition, or keys not checked while they move, a repeated order would
-// be in the logs twice.
+// TestOrders splits ranges, restarts three members one by one, and merges ranges while one member
+// is dead, all under load. The read models must equal the acknowledged orders. If the program wrote
+// an order's item unconditionally, or did not check moving keys, a repeated order would be in the
+// logs twice.
 func TestOrders(t *testing.T) {
 	for name, backend := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string {
@@ -395,9 +392,9 @@ func play(t *testing.T, backend string) {
 	}
 }
 
-// TestControl: writes to a read model beside its log, with no fence and no position, as a
-// member's that goes on after it was replaced, make it differ from what was acknowledged,
-// and the comparison of TestOrders finds that.
+// TestControl writes to a read model without a log entry, fence or position, like a member that
+// continues after it was replaced. The comparison in TestOrders must detect that this read model
+// differs from the acknowledged orders.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, client: http.DefaultClient, acked: map[string]int64{}, at: map[string]time.Time{}}
@@ -436,10 +433,10 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// quarter is a quarter of all hashes.
+// quarter is the number of hashes in a quarter of the keyspace.
 const quarter = 1 << 62
 
-// ranges is an operator who divides the keys.
+// ranges acts as an operator who divides the keys.
 type ranges struct {
 	t *testing.T
 	b core.Backend
@@ -480,7 +477,8 @@ func (o *ranges) write(kind control.Kind, hashes ...uint64) {
 	}
 }
 
-// await waits until a range begins at each hash, or at none, by the map.
+// await waits until the map has a range that begins at each of the hashes. If begins is false,
+// await waits until no range begins at any of the hashes.
 func (o *ranges) await(begins bool, hashes ...uint64) {
 	o.t.Helper()
 	wrong := 0
@@ -505,8 +503,7 @@ func (o *ranges) await(begins bool, hashes ...uint64) {
 	}
 }
 
-// split waits until a shard that was split off takes orders: one that is repeated is acknowledged
-// by it.
+// split repeats acknowledged orders until a shard that was split off acknowledges one of them.
 func (w *world) split() {
 	w.t.Helper()
 	w.mu.Lock()
@@ -523,7 +520,7 @@ func (w *world) split() {
 	})
 }
 
-// TestFile: the configuration beside the program is one that it accepts.
+// TestFile checks that the program accepts the configuration file in this folder.
 func TestFile(t *testing.T) {
 	c, err := config.Load(&config.LoadOptions{Path: "orders.yaml", Environ: []string{}})
 	if err != nil {

@@ -48,8 +48,11 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	tailer, err := follower.NewTailer(b,
-		&follower.Options{Hooks: follower.Hooks{OnError: func(f follower.Failure) { log.Print(f.Err) }}})
+	tailer, err := follower.NewTailer(b, &follower.Options{OnEvent: func(e follower.Event) {
+		if e.Kind == follower.Failed {
+			log.Print(e.Err)
+		}
+	}})
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	if err := e.Contend(decide, shard); err != nil {
 		return err
 	}
-	// If one of them fails permanently, it ends the other.
+	// If the member or the relay fails permanently, the other one also ends.
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	relayed := make(chan error, 1)
@@ -89,7 +92,7 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	return errors.Join(err, <-relayed)
 }
 
-// decide is the owner's handler: it decides something every second.
+// The owner's handler makes a decision every second.
 func decide(ctx context.Context, lease *core.Lease) error {
 	for {
 		if _, err := lease.Append(ctx, []byte(time.Now().Format(time.TimeOnly))); err != nil && ctx.Err() == nil {
@@ -103,7 +106,7 @@ func decide(ctx context.Context, lease *core.Lease) error {
 	}
 }
 
-// connect connects to a server, or to one that it starts in this process.
+// If url is empty, connect starts a NATS server in this process.
 func connect(url, folder string) (*nats.Conn, func(), error) {
 	if url != "" {
 		nc, err := nats.Connect(url)

@@ -20,26 +20,26 @@ const (
 	subjects   = "decisions.>"
 
 	headerStore    = "Tenure-Store"
-	headerPosition = "Tenure-Position" // shard:seq:token
+	headerPosition = "Tenure-Position" // the value is shard:seq:token
 )
 
-// subject returns the subject of a shard. Dots separate a subject's tokens, and a subject must not
-// end with one. A shard's name has no "~".
+// A subject has "~" in place of each dot in the shard's name, which never contains "~". Dots
+// separate a subject's tokens, and a subject must not end with a dot.
 func subject(shard string) string {
 	return "decisions." + strings.ReplaceAll(shard, ".", "~")
 }
 
-// relay publishes decisions. It is a follower.Applier whose positions are in the broker. It is safe
-// for concurrent use.
+// A relay is a follower.Applier that publishes decisions and keeps its positions in the broker. A
+// relay is safe for concurrent use.
 type relay struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
 
 	mu   sync.Mutex
-	last map[string]message // of each shard
+	last map[string]message // the last message of each shard
 }
 
-// message is a decision in the stream, with the stream's number and the log's.
+// A message has a number in the stream and a position in the log.
 type message struct {
 	number uint64
 	at     follower.Position
@@ -47,7 +47,7 @@ type message struct {
 
 var _ follower.Applier = (*relay)(nil)
 
-// newRelay makes the stream unless it exists.
+// newRelay creates the stream if it is missing.
 func newRelay(ctx context.Context, nc *nats.Conn) (*relay, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -60,7 +60,7 @@ func newRelay(ctx context.Context, nc *nats.Conn) (*relay, error) {
 	return &relay{js: js, stream: stream, last: make(map[string]message)}, nil
 }
 
-// Load asks the broker for the last message of each subject.
+// Load returns the positions from the last message on each subject in the broker.
 func (r *relay) Load(ctx context.Context) (follower.Checkpoint, error) {
 	info, err := r.stream.Info(ctx, jetstream.WithSubjectFilter(subjects))
 	if err != nil {
@@ -89,16 +89,16 @@ func (r *relay) Load(ctx context.Context) (follower.Checkpoint, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for shard, m := range last {
-		if m.number > r.last[shard].number { // otherwise Apply has moved it since
+		if m.number > r.last[shard].number { // otherwise, Apply has already recorded a newer message
 			r.last[shard] = m
 		}
 	}
 	return cp, nil
 }
 
-// Apply publishes the entries in order, each on the condition that it follows the one before. If
-// the stream is not where the batch begins, because a reply was lost or another relay was faster,
-// the Tailer calls Load.
+// Apply publishes the entries in order, on the condition that each entry follows the previous one.
+// If a reply was lost or another relay was faster, the stream does not end where the batch begins.
+// Apply then returns ErrMoved, and the Tailer calls Load.
 func (r *relay) Apply(ctx context.Context, b follower.Batch) error {
 	shard := b.Shard()
 	r.mu.Lock()

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// TestExactlyOnce: two relays by mistake, each ended and started anew at random,
-// and replies that get lost: every decision is in the stream once, in order.
+// TestExactlyOnce runs two relays instead of one, restarts both at random, and loses replies. Every
+// decision must be in the stream once and in order.
 func TestExactlyOnce(t *testing.T) {
 	nc, closeNATS, err := connect("", t.TempDir())
 	if err != nil {
@@ -98,7 +98,7 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// follow relays until ctx ends.
+// follow runs a relay until ctx ends.
 func follow(ctx context.Context, b core.Backend, nc *nats.Conn) error {
 	r, err := newRelay(context.WithoutCancel(ctx), nc)
 	if err != nil {
@@ -114,7 +114,7 @@ func follow(ctx context.Context, b core.Backend, nc *nats.Conn) error {
 	return t.Run(ctx)
 }
 
-// lossy loses some replies.
+// lossy is a relay that loses some replies.
 type lossy struct{ *relay }
 
 func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
@@ -125,8 +125,8 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestRun: the whole application, for a moment, which is longer on a machine that is too busy
-// to open the store in it.
+// TestRun runs the whole application briefly. If the machine is too busy to open the store in that
+// time, TestRun tries again with more time.
 func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	for moment := time.Second; ; moment *= 4 {

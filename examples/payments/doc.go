@@ -1,10 +1,11 @@
-// Command payments makes payments when they are due, through a provider that loses replies, while
-// the leader is replaced.
+// Command payments makes payments when they are due, although the provider loses replies and the
+// leader is replaced during the run.
 //
 //	go run ./payments
 //
-// Two members are in this process, and so is the provider, an HTTP server. Like most payment
-// providers it charges once for each idempotency key. It hangs up instead of every third answer.
-// The first leader is stopped in the middle, with payments under way. The second one continues with
-// their keys. At its end the program compares the payments due with the provider's charges.
+// The process runs two members and an HTTP server as the provider. Like most payment providers,
+// this provider charges once for each idempotency key. On every third request, it closes the
+// connection instead of answering. The program stops the first leader while payments are in
+// progress, and the second leader finishes them with the same keys. Finally, the program compares
+// the due payments with the provider's charges.
 package main

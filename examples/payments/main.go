@@ -25,7 +25,6 @@ func main() {
 	}
 }
 
-// run makes the payments under two leaders, one after the other.
 func run(ctx context.Context, due []payment) (report string, err error) {
 	bank := newProvider(due)
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -36,7 +35,7 @@ func run(ctx context.Context, due []payment) (report string, err error) {
 	defer func() { _ = server.Close() }()
 	go func() { _ = server.Serve(ln) }()
 
-	store := memory.New() // a real application's store outlives it
+	store := memory.New() // the store of a real application outlives the application
 	first, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
@@ -52,7 +51,6 @@ func run(ctx context.Context, due []payment) (report string, err error) {
 	return bank.check()
 }
 
-// member makes payments while it leads, until all are made.
 func member(ctx context.Context, store *memory.Store, o *memory.Options, node, bank string, due []payment) (err error) {
 	b, err := memory.Open(ctx, store, "shop", o)
 	if err != nil {

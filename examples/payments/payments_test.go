@@ -20,7 +20,8 @@ func payments() []payment {
 	return due
 }
 
-// TestRun: each payment is charged once, though answers are lost and the leader is stopped.
+// TestRun checks that each payment is charged once, although answers are lost and the leader is
+// stopped.
 func TestRun(t *testing.T) {
 	report, err := run(t.Context(), payments())
 	if err != nil || !strings.HasSuffix(report, " 60 charges") || strings.Contains(report, " 0 answers") {
@@ -28,7 +29,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestCutOff: a leader that is cut off from the store, with payments under way, does no harm.
+// TestCutOff cuts a leader off from the store while payments are in progress, and checks that no
+// payment is charged twice.
 func TestCutOff(t *testing.T) {
 	due, store, link := payments(), memory.New(), &kvfault.Link{}
 	bank := newProvider(due)
@@ -51,7 +53,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestCheck: a payment that is charged twice, or not at all, is found.
+// TestCheck checks that provider.check finds a payment that was charged twice or not at all.
 func TestCheck(t *testing.T) {
 	for _, n := range []int{0, 2} {
 		bank := newProvider([]payment{{order: "o"}})

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// A provider stands for a payment provider. It charges once for each idempotency key, and hangs up
-// instead of every third answer. It is safe for concurrent use.
+// A provider charges once for each idempotency key, and closes the connection instead of sending
+// every third answer. A provider is safe for concurrent use.
 type provider struct {
 	half chan struct{} // closed when half of the payments are charged
 
 	mu       sync.Mutex
 	due      []payment
-	receipts map[string]string // by idempotency key
-	charged  map[string]int    // by order: how often
+	receipts map[string]string // the receipts by idempotency key
+	charged  map[string]int    // number of charges, by order
 	requests int
 }
 
@@ -36,12 +36,12 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if p.requests%3 == 0 {
-		panic(http.ErrAbortHandler) // it has charged, and the answer is lost
+		panic(http.ErrAbortHandler) // the provider has charged, and the answer is lost
 	}
 	_, _ = fmt.Fprint(w, p.receipts[id])
 }
 
-// check reports the charges, and returns an error if a payment was not charged exactly once.
+// Each payment must have been charged exactly once.
 func (p *provider) check() (report string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,10 +21,10 @@ type payment struct {
 	at    time.Time
 }
 
-// schedule is the leader's handler: it makes each payment when it is due. Payments that a former
-// leader made are done, and payments that it had begun continue with the same key.
+// The leader's handler makes each payment when it is due. It skips payments that a former leader
+// made, and finishes payments that a former leader began, with the same keys.
 func schedule(ctx context.Context, lease *core.Lease, bank string, due []payment) error {
-	ledger, err := effect.Open(ctx, lease, &effect.Options{Repeatable: true, // the provider honours idempotency keys
+	ledger, err := effect.Open(ctx, lease, &effect.Options{Repeatable: true, // the provider's idempotency keys make calls repeatable
 		Attempts: 20, BackoffMin: 10 * time.Millisecond})
 	if err != nil {
 		return err
@@ -50,8 +50,7 @@ func schedule(ctx context.Context, lease *core.Lease, bank string, due []payment
 	return errors.Join(errs...)
 }
 
-// charge asks the provider for one payment. After any error it is unknown whether the provider has
-// charged.
+// Even after an error, the provider may have charged the payment.
 func charge(ctx context.Context, bank, id string, p payment) (receipt []byte, err error) {
 	form := url.Values{"order": {p.order}, "cents": {strconv.Itoa(p.cents)}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, bank+"/charges?"+form.Encode(), nil)

@@ -29,7 +29,7 @@ import (
 
 const shards = 8
 
-// member is a process that serves orders: it appends their bodies to the logs of their shards.
+// member serves orders, and appends the body of each order to the log of the order's shard.
 type member struct {
 	t     *testing.T
 	node  string
@@ -111,7 +111,6 @@ func start(t *testing.T, store *memory.Store, node string) *member {
 	return x
 }
 
-// own has a shard.
 func (x *member) own(ctx context.Context, lease *core.Lease) error {
 	slice, err := x.m.OpenSlice(ctx, lease, nil)
 	if err != nil {
@@ -151,7 +150,7 @@ func (x *member) place(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "%s %s %s", lease.Shard(), x.node, r.Header.Get("Authorization"))
 }
 
-// even waits until each member has its share, and says so in its map.
+// even waits until every member's map shows that all members own the same number of shards.
 func even(t *testing.T, members ...*member) {
 	t.Helper()
 	ample.Wait(t, "the shares do not become even", func() bool {
@@ -164,7 +163,7 @@ func even(t *testing.T, members ...*member) {
 	})
 }
 
-// knows reports whether the member's map says that each member owns n shards.
+// knows reports whether the member's map shows that each member owns n shards.
 func (x *member) knows(n int) bool {
 	resp, err := http.Get(x.url + "/owners")
 	if err != nil {
@@ -199,8 +198,8 @@ func python(t *testing.T) string {
 	return at
 }
 
-// TestClient: each order is written once, at the owner of its key, while one of two members
-// leaves, with the credential that the client has.
+// TestClient checks that, while one of two members leaves, the owner of each order's key writes the
+// order once and gets the client's credential.
 func TestClient(t *testing.T) {
 	at := python(t)
 	store := memory.New()
@@ -290,7 +289,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientSendsNowhereElse: without TENURE_ALLOW the client sends nothing to loopback.
+// TestClientSendsNowhereElse checks that the client sends nothing to loopback unless TENURE_ALLOW
+// allows loopback.
 func TestClientSendsNowhereElse(t *testing.T) {
 	at := python(t)
 	a := start(t, memory.New(), "a")
@@ -306,8 +306,8 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestClientLeavesAStaleMember: where a member whose map is out of date refuses requests, or does not
-// answer, the client asks another member for the map.
+// TestClientLeavesAStaleMember checks that the client asks another member for the map if the owner
+// in an outdated map refuses requests or does not answer.
 func TestClientLeavesAStaleMember(t *testing.T) {
 	at := python(t)
 	owner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "done") }))

@@ -15,14 +15,12 @@ const (
 	key   = "table"
 )
 
-// table is the shared state.
 type table struct {
-	Token core.Token         `json:"token"` // of the lease that wrote it
+	Token core.Token         `json:"token"` // token of the lease that wrote the table
 	Rates map[string]float64 `json:"rates"`
 }
 
-// set sets rates, if the lease is still the shard's current one and the table has not been written
-// since it was read.
+// Rates are set only if the lease is still current and the table has not changed since it was read.
 func set(ctx context.Context, lease *core.Lease, rates map[string]float64) error {
 	item, err := lease.Get(ctx, key)
 	if err != nil {
@@ -59,13 +57,13 @@ func decode(item *core.Item) (*table, core.Version, error) {
 	return t, version, nil
 }
 
-// board is a copy of the table. It is safe for concurrent use.
+// A board is a copy of the table. A board is safe for concurrent use.
 type board struct {
 	b core.Backend
 
 	mu   sync.RWMutex
 	t    *table
-	asOf time.Time // t has every rate set before
+	asOf time.Time // t has every rate that was set before this time
 }
 
 func (d *board) refresh(ctx context.Context) error {
@@ -90,7 +88,7 @@ func (d *board) refresh(ctx context.Context) error {
 	return nil
 }
 
-// follow refreshes the copy until ctx ends. It reports each failure and tries again.
+// After a failed refresh, follow reports the failure and retries.
 func (d *board) follow(ctx context.Context, every time.Duration, failed func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -109,7 +107,7 @@ func (d *board) follow(ctx context.Context, every time.Duration, failed func(err
 	}
 }
 
-// rate returns a rate from the copy, if the copy is not older than bound.
+// A copy that is older than the bound is not used.
 func (d *board) rate(name string, bound time.Duration) (float64, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

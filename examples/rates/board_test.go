@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestZombie: a leader that was cut off and resumed sets no rate any more, and no
-// follower sees one.
+// TestZombie checks that a superseded leader can no longer set a rate, and that no follower sees
+// such a rate.
 func TestZombie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -95,7 +95,7 @@ func TestZombie(t *testing.T) {
 	})
 }
 
-// TestStoreWentBack: an older table is refused.
+// TestStoreWentBack checks that a board refuses an older table.
 func TestStoreWentBack(t *testing.T) {
 	d := &board{t: &table{Token: 7}}
 	store := memory.New()

@@ -48,7 +48,7 @@ func run(ctx context.Context, path, node string) (err error) {
 	return e.Run(ctx)
 }
 
-// lead is the leader's handler: it sets a rate every second.
+// The leader's handler sets a rate every second.
 func lead(ctx context.Context, lease *core.Lease) error {
 	log.Printf("leading with token %d", lease.Token())
 	for {
@@ -64,7 +64,7 @@ func lead(ctx context.Context, lease *core.Lease) error {
 	}
 }
 
-// serve prints the rate, which stands for answering requests.
+// A real service would answer requests instead of printing the rate.
 func serve(ctx context.Context, d *board) {
 	for {
 		select {

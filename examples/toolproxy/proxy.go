@@ -14,13 +14,12 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// A proxy makes the calls of tools while it leads.
+// A proxy calls tools while its member is the leader.
 type proxy struct {
-	tools  map[string]string             // their URLs
+	tools  map[string]string             // URLs of the tools
 	ledger atomic.Pointer[effect.Ledger] // nil while another member leads
 }
 
-// lead is the leader's handler.
 func (p *proxy) lead(ctx context.Context, lease *core.Lease) error {
 	ledger, err := effect.Open(ctx, lease, &effect.Options{MaxResult: effect.MaxMaxResult, Attempts: 2})
 	if err != nil {
@@ -50,7 +49,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another member leads", http.StatusServiceUnavailable)
 		return
 	}
-	// The key is hashed, because an agent's key may have any characters.
+	// The proxy hashes the key, because an agent's key may contain any characters.
 	answer, err := ledger.Do(r.Context(), fmt.Sprintf("%s/%x", tool, sha256.Sum256([]byte(key))),
 		func(ctx context.Context, id string) ([]byte, error) { return use(ctx, p.tools[tool], id, arguments) })
 	switch {
@@ -60,23 +59,23 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the call was made, and its answer was too long to keep", http.StatusGone)
 	case errors.Is(err, effect.ErrFailed):
 		http.Error(w, "the call was not made: "+err.Error(), http.StatusBadGateway)
-	case err != nil: // it may be made later
+	case err != nil: // the agent may make the call later
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
 		_, _ = w.Write(answer)
 	}
 }
 
-// client follows no redirects, which would repeat a call elsewhere.
+// Redirects are not followed, because they would repeat a call at another address.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// use calls a tool, and returns what is known of the effect.
+// The error describes what is known about the effect.
 func use(ctx context.Context, url, id string, arguments []byte) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(arguments))
 	if err != nil {
 		return nil, effect.Refused(err)
 	}
-	r.Header.Set("Tenure-Effect", id) // with an Idempotency-Key the transport would repeat the request
+	r.Header.Set("Tenure-Effect", id) // with an Idempotency-Key, the transport would retry
 	resp, err := client.Do(r)
 	if err != nil {
 		return nil, effect.NotSent(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// member is one with a proxy, which leads when it is returned.
+// member starts a member with a proxy, and returns when the member leads.
 func member(t *testing.T, store *memory.Store, tools map[string]string) (url string, stop func()) {
 	t.Helper()
 	b, err := memory.Open(t.Context(), store, "agents", nil)
@@ -67,7 +67,7 @@ func send(t *testing.T, url, tool, key, body string) (status int, answer string)
 	return resp.StatusCode, string(text)
 }
 
-// TestProxy: each call is made once, under two leaders, or is in doubt.
+// TestProxy checks that each call is made once or is in doubt, under two leaders in turn.
 func TestProxy(t *testing.T) {
 	var calls atomic.Int64
 	tool := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

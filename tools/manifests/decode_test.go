@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// decode reads JSON as the validator takes it, with numbers as they are written.
+// decode decodes JSON for the validator, and keeps numbers as they are written.
 func decode(text string) (any, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/internal/sidecar"
 )
 
-// everyOperation sends a request to each operation that has a bound, for an answer that does
-// not depend on it.
+// everyOperation sends a request to each operation that has a limit, and expects an answer that
+// does not depend on the limit.
 func (d *described) everyOperation(status int) {
 	d.Helper()
 	for _, r := range sidecar.Routes() {
@@ -31,7 +31,7 @@ func (d *described) everyOperation(status int) {
 	}
 }
 
-// damagedItems is a store whose items cannot be read.
+// damagedItems is a store with items that cannot be read.
 type damagedItems struct{ core.Backend }
 
 func (damagedItems) Get(_ context.Context, s core.ShardID, key string) (*core.Item, error) {
@@ -45,13 +45,14 @@ func (b damagedItems) List(ctx context.Context, s core.ShardID, prefix string, l
 	return b.Backend.List(ctx, s, prefix, limit, largest)
 }
 
-// TestDescribedFaults reaches the answers that need a store that fails, or more at once than
-// is allowed.
+// TestDescribedFaults causes the answers that need a failing store, or more concurrent requests
+// than are allowed.
 func TestDescribedFaults(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
 
-	// One request at a time, one lease and one tail: what is more is too much.
+	// This sidecar allows one request at a time, one lease and one tail. A second of each is too
+	// many.
 	busy := d.beside(listen(t), memory.New(), nil, &sidecar.Options{MaxRequests: 1, MaxLeases: 1, MaxTails: 1})
 	lease, token, _ := busy.lead("taken")
 	busy.call(http.StatusOK, "POST", lease+"/append", `{"token":`+token+`,"text":"for the tail"}`)
@@ -82,7 +83,7 @@ func TestDescribedFaults(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Records that cannot be read, and a reply that is lost.
+	// These answers need records that cannot be read, and a reply that is lost.
 	store, link := memory.New(), &kvfault.Link{}
 	defer link.Heal()
 	failing := d.beside(listen(t), store, link, &sidecar.Options{
@@ -122,7 +123,7 @@ func TestDescribedFaults(t *testing.T) {
 	post(http.StatusGatewayTimeout, "commit", ops)
 	link.Heal()
 
-	// A value of the memory store cannot be damaged, as one of an SQL store can.
+	// A value of the memory store cannot be damaged, but a value of an SQL store can.
 	ill := d.besideOn(listen(t), damagedItems{memoryBackend(t, memory.New(), nil)}, &sidecar.Options{})
 	ill.call(http.StatusInternalServerError, "GET", "/v1/shards/jobs/item?key=k", "")
 	lease, token, _ = ill.lead("jobs")

@@ -41,8 +41,8 @@ import (
 
 const folder = "../../deploy/kubernetes"
 
-// decodeManifests reads the objects of a file into the types of their APIs. A field that a
-// type does not have, and one that is there twice, is an error.
+// decodeManifests decodes the objects of a file into the types of their APIs. An unknown field, or
+// a field that occurs twice, is an error.
 func decodeManifests(text []byte) ([]meta.Object, error) {
 	var out []meta.Object
 	for r := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
@@ -71,7 +71,7 @@ func decodeManifests(text []byte) ([]meta.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		strict, err := kjson.UnmarshalStrict(part, into) // as the API server does, which minds the case of names
+		strict, err := kjson.UnmarshalStrict(part, into) // case-sensitive, like the API server
 		if err := errors.Join(append(strict, err)...); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func decodeManifests(text []byte) ([]meta.Object, error) {
 	}
 }
 
-// set are all manifests.
+// set contains all manifests.
 type set struct {
 	*testing.T
 	objects []meta.Object
@@ -109,7 +109,7 @@ func manifests(t *testing.T) *set {
 	return s
 }
 
-// all are the objects of one type.
+// all returns the objects of one type.
 func all[T meta.Object](s *set) []T {
 	var out []T
 	for _, o := range s.objects {
@@ -120,12 +120,12 @@ func all[T meta.Object](s *set) []T {
 	return out
 }
 
-// A workload is what starts pods.
+// A workload is an object that starts pods.
 type workload struct {
 	name     string
 	selector *meta.LabelSelector
 	pod      core1.PodTemplateSpec
-	member   bool // has Tenure in its own process
+	member   bool // runs Tenure in its process
 }
 
 func (s *set) workloads() []workload {
@@ -151,7 +151,7 @@ func selects(t *testing.T, s *meta.LabelSelector, l map[string]string) bool {
 	return !sel.Empty() && sel.Matches(labels.Set(l))
 }
 
-// TestManifests: the manifests decode strictly, and what they name is there.
+// TestManifests: the manifests decode strictly, and everything that they name exists.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	s := manifests(t)
@@ -227,8 +227,8 @@ func hasPort(ports []core1.ContainerPort, p intstr.IntOrString) bool {
 	return slices.ContainsFunc(ports, func(c core1.ContainerPort) bool { return c.Name == p.String() || c.ContainerPort == p.IntVal })
 }
 
-// TestNetwork: what the board and the metrics show is reached on a port of its own only, by
-// operators only, and each pod is closed but for what a policy opens.
+// TestNetwork: the board and the metrics are on a separate port, which only operators can reach.
+// Each pod accepts only connections that a policy allows.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	s := manifests(t)
@@ -273,7 +273,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// wideOpen says what a policy lets in that it should not.
+// wideOpen describes the connections that a policy allows but should not.
 func wideOpen(p *networking.NetworkPolicy, ports []core1.ContainerPort) (found []string) {
 	for i, r := range p.Spec.Ingress {
 		if len(r.From) == 0 || len(r.Ports) == 0 {
@@ -294,7 +294,7 @@ func wideOpen(p *networking.NetworkPolicy, ports []core1.ContainerPort) (found [
 	return found
 }
 
-// TestManifestControl: mistakes of the kinds that people make are found.
+// TestManifestControl: the checks find typical mistakes.
 func TestManifestControl(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(folder + "/deployment.yaml")
@@ -316,7 +316,7 @@ func TestManifestControl(t *testing.T) {
 	}
 }
 
-// members are the options of the ConfigMap.
+// members returns the options in the ConfigMap.
 func (s *set) members() (*core.Options, *config.Config) {
 	s.Helper()
 	dsn := filepath.Join(s.TempDir(), "dsn")
@@ -338,8 +338,8 @@ func (s *set) members() (*core.Options, *config.Config) {
 	return c.Options(), c
 }
 
-// longestStop measures how long Run takes to end with the slowest handler and a store that
-// stopped to answer, in virtual time.
+// longestStop measures, in virtual time, how long Run takes to end with the slowest handler and a
+// store that has stopped answering.
 func longestStop(t *testing.T, o core.Options) (took time.Duration) {
 	t.Helper()
 	o.LockDir, o.Logger = "none", slog.New(slog.DiscardHandler)
@@ -382,8 +382,8 @@ func longestStop(t *testing.T, o core.Options) (took time.Duration) {
 	return took
 }
 
-// TestGrace: the supervisors give a process the time that it takes to stop at most, with
-// the configuration shown, and with the options' defaults.
+// TestGrace: the supervisors give a process enough time for the slowest stop, both with the
+// configuration shown and with the options' defaults.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	s := manifests(t)
@@ -395,7 +395,7 @@ func TestGrace(t *testing.T) {
 	} else {
 		slowest = documented
 	}
-	// Before Run's end a Manager has the member emptied, within its own budget.
+	// Before Run ends, a Manager empties the member, within the Manager's budget.
 	var sharded sharding.Options
 	if err := c.Section("sharding", &sharded); err != nil || sharded.LeaveBudget == 0 {
 		t.Errorf("the configuration has no leave_budget (%v)", err)

@@ -28,13 +28,14 @@ import (
 
 const secret = "0123456789abcdef0123456789abcdef"
 
-// described is a running sidecar, and the file that describes it.
+// described is a running sidecar, and the file that describes its API.
 type described struct {
 	*testing.T
 	doc    *openapi3.T
 	router routers.Router
 	base   string
-	// answered are the operations with the status of each answer that was as described.
+	// answered contains the operations, with the status of each answer that matched its
+	// description.
 	answered map[string]bool
 }
 
@@ -66,8 +67,8 @@ func memoryBackend(t *testing.T, store *memory.Store, link *kvfault.Link) core.B
 	return b
 }
 
-// beside is another sidecar, whose answers count with those of d. The link to its store may
-// be nil.
+// beside starts another sidecar, whose answers are recorded with the answers of d. The link to its
+// store may be nil.
 func (d *described) beside(ln net.Listener, store *memory.Store, link *kvfault.Link, o *sidecar.Options) *described {
 	d.Helper()
 	return d.besideOn(ln, memoryBackend(d.T, store, link), o)
@@ -111,7 +112,7 @@ func (d *described) besideOn(ln net.Listener, b core.Backend, o *sidecar.Options
 	return x
 }
 
-// conn is one connection for one request, so that closing it ends a stream.
+// The connection is for a single request, so closing it ends a stream.
 func (d *described) send(method, path, token, body string) (*http.Request, *http.Response) {
 	d.Helper()
 	r, err := http.NewRequest(method, d.base+path, strings.NewReader(body))
@@ -131,7 +132,7 @@ func (d *described) send(method, path, token, body string) (*http.Request, *http
 	return r, resp
 }
 
-// input is a request as the validator takes it.
+// input returns a request in the validator's form.
 func (d *described) input(r *http.Request) *openapi3filter.RequestValidationInput {
 	d.Helper()
 	route, params, err := d.router.FindRoute(r)
@@ -142,8 +143,8 @@ func (d *described) input(r *http.Request) *openapi3filter.RequestValidationInpu
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 }
 
-// call sends a request, and checks that the file describes its answer, and calls the
-// request bad exactly if the answer does.
+// call sends a request, and checks that the file describes the answer. The file must reject the
+// request exactly when the answer reports a bad request.
 func (d *described) call(status int, method, path, body string) string {
 	d.Helper()
 	return d.callAs(secret, status, method, path, body)
@@ -165,7 +166,6 @@ func (d *described) callAs(token string, status int, method, path, body string) 
 	return string(text)
 }
 
-// check validates an answer.
 func (d *described) check(in *openapi3filter.RequestValidationInput, resp *http.Response, text []byte) {
 	d.Helper()
 	op := in.Route.Operation
@@ -179,8 +179,8 @@ func (d *described) check(in *openapi3filter.RequestValidationInput, resp *http.
 	d.answered[fmt.Sprint(op.OperationID, " ", resp.StatusCode)] = true
 }
 
-// stream begins a stream, and returns the function that reads its next event, which must
-// be as the file describes it.
+// stream begins a stream, and returns a function that reads the next event. Each event must match
+// the file.
 func (d *described) stream(method, path string) (next func() map[string]any) {
 	d.Helper()
 	r, resp := d.send(method, path, secret, "")
@@ -214,7 +214,7 @@ func (d *described) stream(method, path string) (next func() map[string]any) {
 	}
 }
 
-// TestRoutes: the file describes the routes that are served, and no others.
+// TestRoutes: the file describes exactly the served routes.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
@@ -236,7 +236,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestDescribed: every operation, its answers and their states are as the file says.
+// TestDescribed: every operation and its answers, with all states, match the file.
 func TestDescribed(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
@@ -314,11 +314,10 @@ func TestDescribed(t *testing.T) {
 	post(410, lease+"/release", "")
 	for next()["state"] != "over" {
 	}
-	// TestDescribedFaults reaches the others.
+	// TestDescribedFaults covers the other answers.
 	d.complete(func(status string) bool { return !slices.Contains([]string{"500", "503", "504"}, status) })
 }
 
-// effects has effects in all states.
 func (d *described) effects(lease string, body func(string) string) {
 	d.Helper()
 	post := func(status int, what, text string) (out struct{ Attempt, Doubt string }) {
@@ -370,7 +369,7 @@ func (d *described) effects(lease string, body func(string) string) {
 	waits.call(409, "GET", fmt.Sprint("/v1/leases/", waiting["lease"], "/effects"), "")
 }
 
-// locks takes a lock, which others want.
+// locks takes a lock for which other clients wait.
 func (d *described) locks() {
 	d.Helper()
 	next := d.stream("POST", "/v1/locks/order-17")
@@ -395,7 +394,7 @@ func (d *described) locks() {
 	}
 }
 
-// lead contends for a shard until it is held.
+// lead contends for a shard until the client holds it.
 func (d *described) lead(shard string) (lease, token string, next func() map[string]any) {
 	d.Helper()
 	next = d.stream("POST", "/v1/shards/"+shard+"/lease")
@@ -420,7 +419,7 @@ func (d *described) complete(which func(status string) bool) {
 	}
 }
 
-// TestControl: an answer that the file does not describe is found.
+// TestControl: the test finds an answer that the file does not describe.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)

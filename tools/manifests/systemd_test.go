@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A unit has the settings of a file for systemd.
+// A unit contains the settings in a systemd unit file.
 type unit struct {
 	*testing.T
 	text     string
@@ -55,7 +55,7 @@ func (u unit) seconds(name string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// verify has systemd read a unit, whose program is not installed here.
+// verify makes systemd check a unit. The unit's program is not installed here.
 func verify(t *testing.T, name, text string) string {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -75,7 +75,7 @@ func verify(t *testing.T, name, text string) string {
 	return string(out)
 }
 
-// TestUnits: systemd finds nothing to say of the units, and finds a mistake.
+// TestUnits: systemd reports nothing about the units, and finds a planted mistake.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	for name, u := range units(t) {
@@ -88,7 +88,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// exposure is how much of the system a unit can reach, from 0 to 10, by systemd's own count.
+// exposure returns systemd's score, from 0 to 10, for how much of the system a unit can reach.
 func exposure(t *testing.T, name, text string) float64 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -106,8 +106,8 @@ func exposure(t *testing.T, name, text string) float64 {
 	return n
 }
 
-// TestExposure: the units reach no more than they need; without the filter of system calls,
-// and without all of it, they would.
+// TestExposure: the units can reach no more of the system than they need. Without the system call
+// filter, or without any protection, they could reach more.
 func TestExposure(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
