@@ -1,6 +1,7 @@
-// Package fence carries the fencing token to writes outside the store that grants the leases: in
-// another service, the application's own database, or a device. The destination accepts a write if
-// and only if its token is at least the highest that the resource has seen (rule S3).
+// Package fence uses fencing tokens to protect writes outside the store that grants the leases.
+// Such writes may go to another service, the application's own database, or a device. The
+// destination accepts a write only if the write's token is at least as high as the highest token
+// that the resource has seen (rule S3).
 //
 //	mark := fence.NewMark(marks, &fence.Options{OnRefused: report})
 //	err := mark.Do(ctx, "ledger/7", lease.Fence(), func(ctx context.Context) error {
@@ -20,35 +21,38 @@
 //	behind messages                                 Message, and a Mark at the consumer
 //	a device, a file, an API without conditions     Mark.Do in the one process that writes to it
 //
-// A fence is a driver.Fence; core.Fence is another name for the same type.
+// In Go, a fence is a driver.Fence. core.Fence is another name for the same type.
 //
 // # The promise of a mark
 //
-// The mark of a resource is the fence with the highest token that it has admitted. The mark
-// permanently refuses a lower token. It also refuses the same token from another holder, which
-// occurs only after an error elsewhere. The [Storage] admits a fence and raises the mark in one
-// atomic step.
+// A resource's mark is the fence with the highest token that the resource has admitted. The mark
+// refuses every lower token. The mark also refuses the same token from a different holder. Only a
+// fault outside this package can cause such a conflict. The [Storage] admits a fence and raises the
+// mark in one atomic step.
 //
-// That step and the effect are separate, unless they share a transaction ([SQL.AdmitTx], [Rows]).
-// Within one process, [Mark.Do] keeps a higher token waiting until the effects of lower ones have
-// ended. If several processes write to one resource, they need the transaction.
+// Raising the mark and performing the effect are separate steps unless they share a transaction
+// ([SQL.AdmitTx], [Rows]). Within one process, [Mark.Do] makes a higher token wait until the
+// effects of lower tokens have ended. If several processes write to one resource, they need such a
+// shared transaction.
 //
-// A resource that has not seen the new token cannot refuse the old one. Therefore, a new leader
-// calls [Mark.Seal] at every resource before it announces itself.
+// A resource that has not seen a new leader's token cannot refuse the old leader's token.
+// Therefore, a new leader calls [Mark.Seal] for every resource before it announces itself.
 //
-// Only one shard's leases write to a resource. By default, the resource has the shard's name:
-// "ledger" or "ledger/7" for shard "ledger". [Options].MayWrite can state another rule. A mark
-// refuses leases of other shards with a [ForeignError], and they do not raise it.
+// Only the leases of one shard may write to a resource. By default, a resource's name is the
+// shard's name, or begins with the shard's name and "/". For example, "ledger" and "ledger/7"
+// belong to shard "ledger". [Options].MayWrite can set another rule. The mark refuses a write under
+// another shard's lease with a [ForeignError], and the write does not raise the mark.
 //
 // # What it does not do
 //
 // The package does not authenticate callers. A fence is a claim, not a credential. Any caller of a
-// protected service can name a resource's shard and permanently raise its mark to any token. This
-// locks out the rightful owner. Authenticate callers first, and have the server name the resource
-// ([HTTPOptions].Resource, or its gRPC counterpart), since the default is the shard that the caller
-// names. Specify which caller may use which shard ([HTTPOptions].MayWrite).
+// protected service can claim a lease of a resource's shard and permanently raise the resource's
+// mark to any token. Such a mark locks out the rightful owner. Therefore, authenticate callers
+// first, and specify which shards each caller may use ([HTTPOptions].MayWrite). By default, the
+// resource is the shard in the caller's fence. Let the server choose the resource instead
+// ([HTTPOptions].Resource, or the gRPC counterpart).
 //
-// The package elects no leader and reads no clock. A restart loses marks that are kept in memory. A
-// stale token may then be admitted until a leader seals the resource. Keep marks in a file or a
-// database.
+// The package does not elect leaders or read clocks. Marks in memory do not survive a restart. A
+// resource may then admit a stale token until a leader seals the resource. To avoid this risk, keep
+// marks in a file or a database.
 package fence

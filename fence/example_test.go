@@ -37,7 +37,7 @@ func ExampleMark_Do() {
 	// a former leader is refused: true
 }
 
-// ledger makes a database with a table of payments beside the marks.
+// ledger creates a database that contains a table of payments and the marks.
 func ledger() (db *sql.DB, marks *fence.SQL, remove func()) {
 	dir, err := os.MkdirTemp("", "marks")
 	if err != nil {
@@ -55,7 +55,7 @@ func ledger() (db *sql.DB, marks *fence.SQL, remove func()) {
 	return db, marks, func() { db.Close(); os.RemoveAll(dir) }
 }
 
-// The mark is raised in the transaction that writes.
+// The transaction that writes also raises the mark.
 func ExampleSQL_AdmitTx() {
 	db, marks, remove := ledger()
 	defer remove()
@@ -82,15 +82,15 @@ func ExampleSQL_AdmitTx() {
 	// a former leader is refused: true
 }
 
-// Any number of processes of a service write to one database. Handler refuses early and
-// hands the fence on; the transaction decides.
+// Several processes of a service write to one database. Handler refuses old tokens early, and
+// passes the fence to the application's handler, whose transaction decides.
 func ExampleWriteError() {
 	db, marks, remove := ledger()
 	defer remove()
 	older, newer := leases()
 	overtaken := false
 	pay := func(w http.ResponseWriter, r *http.Request) {
-		if overtaken { // between Handler and the transaction another process admits the new leader
+		if overtaken { // another process admits the new leader before the transaction begins
 			if _, err := marks.Raise(r.Context(), "ledger", newer); err != nil {
 				log.Fatal(err)
 			}

@@ -20,10 +20,10 @@ import (
 
 var _ Storage = (*File)(nil)
 
-// File keeps marks in a file, for one process on one machine. Raise appends a line and syncs it to
-// disk (fsync) before it returns. A File keeps at most 100,000 marks. It is safe for concurrent use
-// by that process. If the system has flock, as every system except Windows does, a second process
-// is refused.
+// File keeps marks in a file, for one process on one machine. File.Raise appends a line and syncs
+// it to disk (fsync) before it returns. A File keeps at most 100,000 marks. A File is safe for
+// concurrent use within that process. OpenFile refuses a second process, except on Windows, which
+// lacks flock.
 type File struct {
 	path string
 
@@ -31,22 +31,23 @@ type File struct {
 	file   *os.File
 	lock   io.Closer
 	marks  map[string]driver.Fence
-	lines  int   // of the file
-	broken error // after a failed write: the content on disk is unknown
+	lines  int   // number of lines in the file
+	broken error // the error of a failed write, after which the content on disk is unknown
 }
 
-// maxLine is the length of the longest line that is read. Raise writes much shorter lines.
+// maxLine is the maximum length of a line that OpenFile reads. Raise writes much shorter lines.
 const maxLine = 4096
 
-// fileMark is the JSON in a line. It follows the line's checksum and a space.
+// In each line of the file, a checksum and a space precede this JSON.
 type fileMark struct {
 	Resource string       `json:"resource"`
 	Fence    driver.Fence `json:"fence"`
 }
 
-// OpenFile opens the marks in the file at path. It creates the file if necessary; the folder must
-// exist. If a crash cut the last line short, OpenFile removes it, since no caller received an
-// answer for it. Any other damage is an error. The caller closes the File.
+// OpenFile opens the marks in the file at path. OpenFile creates the file if necessary, but the
+// folder must exist. If a crash left the last line incomplete, OpenFile removes that line, because
+// the Raise call that wrote it did not return. Any other damage is an error. The caller closes the
+// File.
 func OpenFile(path string) (*File, error) {
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
@@ -82,8 +83,7 @@ func (s *File) open() error {
 	return errors.Join(f.Sync(), syncFolder(s.path))
 }
 
-// readMarks reads lines up to the end, or to a last line without its line break. good is the offset
-// after the last complete line.
+// readMarks reads all complete lines, and returns the offset after the last complete line.
 func readMarks(r io.Reader) (marks map[string]driver.Fence, lines int, good int64, err error) {
 	marks = make(map[string]driver.Fence)
 	in := bufio.NewReaderSize(r, maxLine)
@@ -128,10 +128,9 @@ func decodeMark(line []byte) (fileMark, error) {
 	return m, check(m.Resource, m.Fence)
 }
 
-// tooLong reports whether most lines of the file are superseded marks.
 func (s *File) tooLong() bool { return s.lines > 2*len(s.marks)+100 }
 
-// rewrite replaces the file with one that has a line for each mark.
+// rewrite replaces the file with a new file that contains one line for each mark.
 func (s *File) rewrite() (err error) {
 	next, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".new-*")
 	if err != nil {
@@ -168,8 +167,8 @@ func (s *File) rewrite() (err error) {
 	return errors.Join(former.Close(), syncFolder(s.path))
 }
 
-// Raise implements Storage. After a failed write, every later write fails until OpenFile reads the
-// file again.
+// Raise implements Storage. After a failed write, every later call to Raise fails until OpenFile
+// reads the file again.
 func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error) {
 	if err := check(resource, f); err != nil {
 		return driver.Fence{}, err
@@ -205,16 +204,6 @@ func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driv
 	return f, nil
 }
 
-// Load implements Storage.
-func (s *File) Load(ctx context.Context, resource string) (driver.Fence, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ready(ctx); err != nil {
-		return driver.Fence{}, err
-	}
-	return s.marks[resource], nil
-}
-
 func (s *File) ready(ctx context.Context) error {
 	switch {
 	case s.broken != nil:
@@ -225,7 +214,7 @@ func (s *File) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close closes the file. A second call does nothing.
+// Close closes the file. A second call to Close does nothing.
 func (s *File) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +230,7 @@ func (s *File) Close() error {
 	return err
 }
 
-// syncFolder makes a new name in the file's folder durable.
+// Syncing the folder makes a new name in it durable.
 func syncFolder(path string) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

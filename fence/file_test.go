@@ -28,8 +28,8 @@ func raise(t *testing.T, s fence.Storage, resource string, f driver.Fence) {
 	}
 }
 
-// TestFileSurvives cuts the file at every byte, as a crash may: no mark that was answered before
-// the last raise is forgotten.
+// TestFileSurvives cuts the file off after every byte, as a crash may. No mark that was confirmed
+// before the last raise is lost.
 func TestFileSurvives(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
@@ -57,15 +57,15 @@ func TestFileSurvives(t *testing.T) {
 		if cut == len(whole) {
 			want = lease("u", 3)
 		}
-		if got, err := s.Load(t.Context(), "a"); err != nil || got != want {
+		if got, err := s.Raise(t.Context(), "a", lease("z", 1)); err != nil || got != want {
 			t.Fatalf("cut at %d of %d: got %v, %v, want %v", cut, len(whole), got, err, want)
 		}
-		raise(t, s, "a", lease("v", 4)) // behind the cut, not in the middle of a line
+		raise(t, s, "a", lease("v", 4)) // must be appended after the cut, at the beginning of a line
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		s = openFile(t, path)
-		if got, err := s.Load(t.Context(), "a"); err != nil || got != lease("v", 4) {
+		if got, err := s.Raise(t.Context(), "a", lease("z", 1)); err != nil || got != lease("v", 4) {
 			t.Fatalf("cut at %d: after a raise and a reopening: %v, %v", cut, got, err)
 		}
 		if err := s.Close(); err != nil {
@@ -95,7 +95,7 @@ func TestFileDamage(t *testing.T) {
 		!strings.Contains(err.Error(), path) {
 		t.Fatalf("got %v, want an error that names the file and the line", err)
 	}
-	// It was refused without being held open, or changed.
+	// OpenFile neither holds the refused file open nor has changed it.
 	if err := os.WriteFile(path, text[:0], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,14 +128,14 @@ func TestFileRewritten(t *testing.T) {
 	}
 	s = openFile(t, path)
 	for r, want := range map[string]driver.Token{"r0": 1000, "r1": 149, "r2": 150} {
-		if got, err := s.Load(t.Context(), r); err != nil || got.Token != want {
+		if got, err := s.Raise(t.Context(), r, lease("z", 1)); err != nil || got.Token != want {
 			t.Errorf("%s: got %v, %v, want token %d", r, got, err, want)
 		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Load(t.Context(), "r0"); !errors.Is(err, driver.ErrClosed) {
+	if _, err := s.Raise(t.Context(), "r0", lease("z", 1)); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	if left, err := filepath.Glob(path + ".new*"); err != nil || len(left) > 0 {
@@ -143,7 +143,7 @@ func TestFileRewritten(t *testing.T) {
 	}
 }
 
-// TestMarksAreBounded: callers that name resources cannot fill memory or the disk.
+// TestMarksAreBounded: callers that choose the names of resources cannot fill memory or the disk.
 func TestMarksAreBounded(t *testing.T) {
 	t.Parallel()
 	var m fence.Memory
@@ -169,7 +169,7 @@ func TestMarksAreBounded(t *testing.T) {
 	}
 	s = openFile(t, path)
 	defer s.Close()
-	if got, err := s.Load(t.Context(), "r"); err != nil || got.Token != 500 {
+	if got, err := s.Raise(t.Context(), "r", lease("z", 1)); err != nil || got.Token != 500 {
 		t.Errorf("got %v, %v, want token 500", got, err)
 	}
 }
@@ -191,7 +191,7 @@ func TestFileSecondProcessRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
 	s := openFile(t, path)
-	// For flock a second open file is like another process.
+	// For flock, a second open file is like another process.
 	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Fatalf("got %v", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// lockFile locks a file, or returns an error if another process holds it.
+// lockFile locks a file, or returns an error if another process holds the lock.
 func lockFile(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -27,8 +27,8 @@ func lockFile(path string) (io.Closer, error) {
 
 type flock struct{ file *os.File }
 
-// Close unlocks first, because a process that is just being started may still have a copy of the
-// open file. This copy would keep the lock.
+// Close unlocks the file before closing it. A child process that is being started may briefly have
+// a copy of the open file. If Close did not unlock the file, that process might keep the lock.
 func (l *flock) Close() error {
 	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/tenure-go/tenure/internal/problem"
 )
 
-// Header carries a fence in an HTTP request, in the form of Format.
+// Header is the HTTP header that carries a request's fence, in the form that Format returns.
 const Header = "Tenure-Fence"
 
-// Transport is an http.RoundTripper that sends the fence of the request's context (see NewContext)
-// in a header. A request without a fence passes unchanged. Transport is safe for concurrent use.
+// Transport is an http.RoundTripper that sends the fence in the request's context (see NewContext)
+// as a header. Transport sends a request without a fence unchanged. Transport is safe for
+// concurrent use.
 type Transport struct {
-	// Base sends the requests. If nil, it is http.DefaultTransport.
+	// Base sends the requests. If Base is nil, the Transport uses http.DefaultTransport.
 	Base http.RoundTripper
 }
 
@@ -34,47 +35,50 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return base.RoundTrip(r)
 }
 
-// HTTPOptions configure a Mark's Handler. A nil HTTPOptions works.
+// HTTPOptions configure a Mark's Handler. A nil *HTTPOptions is valid.
 type HTTPOptions struct {
-	// Resource returns the resource that a request writes to. Default: the shard of its fence,
-	// which the caller chooses. Set Resource, unless every caller may write to every shard.
+	// Resource returns the resource to which a request writes. The default is the shard of the
+	// request's fence, which the caller chooses. Set Resource unless every caller may write to
+	// every shard.
 	Resource func(r *http.Request, f driver.Fence) string
-	// Unfenced, if not nil, reports whether a request without the header may pass, such as a read.
-	// Default: no request passes.
+	// Unfenced, if not nil, reports whether a request without the header, such as a read, may pass.
+	// By default, every request needs a fence.
 	Unfenced func(r *http.Request) bool
-	// MayWrite, if not nil, must also allow each request that the Mark's own MayWrite allows. It
-	// can check the authenticated caller, for example. The answer to other requests is 403.
+	// MayWrite, if not nil, checks each request in addition to the Mark's Options.MayWrite. For
+	// example, MayWrite can check the authenticated caller. If MayWrite returns false, the answer's
+	// status is 403.
 	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
-// The types of the problem documents (RFC 9457) in a Handler's answers. For a refused fence, a
-// document also contains resource, shard, holder, token, current_shard, current_holder and
-// current_token.
 const (
-	ProblemRefused = "urn:tenure:fence:refused" // 412
-	ProblemMissing = "urn:tenure:fence:missing" // 428
-	ProblemInvalid = "urn:tenure:fence:invalid" // 400
-	ProblemForeign = "urn:tenure:fence:foreign" // 403: another shard's resource
-	ProblemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
+	problemRefused = "urn:tenure:fence:refused" // 412
+	problemMissing = "urn:tenure:fence:missing" // 428
+	problemInvalid = "urn:tenure:fence:invalid" // 400
+	problemForeign = "urn:tenure:fence:foreign" // 403: another shard's resource
+	problemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
 )
 
-// answerTime limits how long a superseded request may take to write its answer.
+// answerTime is how long a superseded request may take to write its answer.
 const answerTime = time.Second
 
-// Handler passes a request to next only if the mark admits its fence. Requests run in Do.
-// Therefore, the answer to a higher token's request, or to a Seal, means that no request with a
-// lower token still runs. Otherwise, Handler answers with a problem document and status 412
-// (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the mark's
-// storage failed, or ErrBusy).
+// Handler passes a request to next only if the mark admits the request's fence. Each request is
+// served in Mark.Do. Therefore, when a request with a higher token has been answered, or a Seal has
+// returned, all requests with lower tokens have ended. If the mark does not admit the fence,
+// Handler answers with a problem document (RFC 9457). The status is 412 (refused), 428 (no fence),
+// 400 (not a fence), 403 (another shard's resource) or 503 (the mark's storage failed, or ErrBusy).
+// The document's type is urn:tenure:fence:refused, :missing, :invalid, :foreign or :mark. For a
+// refused fence, the document also contains resource, shard, holder, token, current_shard,
+// current_holder and current_token.
 //
-// If a higher token supersedes a request, the request's context ends, and reads of its body fail
-// immediately. Writes of its answer fail a second later. For this, middleware in front needs an
-// Unwrap method (http.ResponseController). If next waits for none of the three, the higher token
-// waits for up to Options.Wait. The server needs its own time-outs against slow clients that are
-// not superseded.
+// If a higher token supersedes a request, the request's context ends, reads from the request's body
+// fail immediately, and writes to its answer fail a second later. These reads and writes fail only
+// if the ResponseWriter of every middleware in front of the Handler has an Unwrap method
+// (http.ResponseController). If next ignores the context and the failed reads and writes, the
+// higher token waits for up to Options.Wait. To limit slow clients whose requests are not
+// superseded, also set time-outs on the server.
 //
-// Handler does not authenticate, and a caller can raise a mark permanently. Put an authenticating
-// handler before it, and set Resource.
+// Handler does not authenticate callers, and any caller can raise a mark permanently. Therefore,
+// put an authenticating handler in front of Handler, and set Resource.
 func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	if o == nil {
 		o = &HTTPOptions{}
@@ -86,7 +90,7 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			problem.Document{Type: ProblemMissing, Status: http.StatusPreconditionRequired,
+			problem.Document{Type: problemMissing, Status: http.StatusPreconditionRequired,
 				Title:  "the request has no fence",
 				Detail: "send the lease's fence in the header " + Header}.Write(w)
 			return
@@ -120,14 +124,15 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	})
 }
 
-// endWith ends the reads and the writes of a request when superseded ends. The caller calls done
-// before the handler returns.
+// When the context superseded ends, endWith ends the request's reads and writes. The caller calls
+// done before the handler returns.
 func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(superseded, func() {
 		defer close(ended)
 		control, now := http.NewResponseController(w), time.Now()
-		// If w does not support deadlines, only Options.Wait limits the wait.
+		// If w does not support deadlines, only Options.Wait limits how long the higher token
+		// waits.
 		_ = control.SetReadDeadline(now)
 		_ = control.SetWriteDeadline(now.Add(answerTime))
 	})
@@ -138,36 +143,37 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 	}
 }
 
-// WriteError answers a request with the problem document that ResponseError reads. It is for a
-// handler that SQL.AdmitTx or a Mark refuses. For an error that is not a refusal, it answers 503,
-// "nothing was done". Therefore, do not pass it an error from a write or from Commit.
+// WriteError answers a request with the problem document that ResponseError reads. A handler calls
+// WriteError with an error from SQL.AdmitTx or from a Mark. For an error that is not a refusal,
+// WriteError answers 503, which means that nothing was done. Therefore, do not call WriteError with
+// an error from a write or from Commit.
 func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
-		problem.Document{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
+		problem.Document{Type: problemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
 			Detail:   e.Error(),
 			Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token}.Write(w)
 		return
 	}
 	if errors.Is(err, driver.ErrInvalid) {
-		problem.Document{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence",
+		problem.Document{Type: problemInvalid, Status: http.StatusBadRequest, Title: "not a fence",
 			Detail: err.Error()}.Write(w)
 		return
 	}
 	if errors.Is(err, ErrBusy) {
-		problem.Document{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(),
+		problem.Document{Type: problemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(),
 			Detail: "nothing was done; try again"}.Write(w)
 		return
 	}
 	e, ok := errors.AsType[*RefusedError](err)
 	if !ok {
-		// A storage's error may name hosts and users, so clients do not get it.
-		problem.Document{Type: ProblemMark, Status: http.StatusServiceUnavailable,
+		// A storage's error may contain host and user names, so clients do not receive it.
+		problem.Document{Type: problemMark, Status: http.StatusServiceUnavailable,
 			Title:  "the fence could not be checked",
 			Detail: "nothing was done; try again"}.Write(w)
 		return
 	}
 	problem.Document{
-		Type: ProblemRefused, Status: http.StatusPreconditionFailed, Title: "the lease was superseded",
+		Type: problemRefused, Status: http.StatusPreconditionFailed, Title: "the lease was superseded",
 		Detail:   e.Error(),
 		Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token,
 		CurrentShard: string(e.Current.Shard), CurrentHolder: string(e.Current.Session), CurrentToken: e.Current.Token,
@@ -175,12 +181,13 @@ func WriteError(w http.ResponseWriter, err error) {
 }
 
 // ResponseError returns the reason why a Handler refused the request, or nil if the request passed.
-// The reason is a *RefusedError (412) or a *ForeignError (403). If the request carried no fence, or
-// an invalid one (428 and 400), the error matches driver.ErrInvalid. If the mark could not be
-// checked (503), it matches driver.ErrRetry. In all these cases, nothing was done. The errors omit
-// invalid fences and resources. ResponseError reads at most 64 KiB of such a response's body; the
-// caller closes the body in any case. For other responses, even with these statuses, it returns
-// nil, because they are the application's. Nil does not mean success: check the status next.
+// The reason is a *RefusedError (412) or a *ForeignError (403). If the request carried no fence
+// (428) or an invalid fence (400), the error matches driver.ErrInvalid. If the mark could not be
+// checked (503), the error matches driver.ErrRetry. In all these cases, the request was not carried
+// out. These errors omit invalid fences and resources. ResponseError reads at most 64 KiB of the
+// body in a Handler's response. The caller must always close the body. All other responses, even
+// with these statuses, come from the application, and ResponseError returns nil for them. A nil
+// result does not mean success, so check the status next.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,
@@ -188,9 +195,9 @@ func ResponseError(r *http.Response) error {
 	default:
 		return nil
 	}
-	p, err := problem.Read(r, ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark)
+	p, err := problem.Read(r, problemRefused, problemForeign, problemMissing, problemInvalid, problemMark)
 	if err != nil {
-		// The error is not wrapped, because it may quote everything that was read.
+		// The read's error is not wrapped, because its text may quote the whole body.
 		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode,
 			err.Error())
 	}
@@ -202,25 +209,24 @@ func ResponseError(r *http.Response) error {
 		p.Resource = ""
 	}
 	switch p.Type {
-	case ProblemRefused:
+	case problemRefused:
 		return &RefusedError{
 			Resource: p.Resource,
 			Fence:    sent,
 			Current: known(driver.Fence{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder),
 				Token: p.CurrentToken}),
 		}
-	case ProblemForeign:
+	case problemForeign:
 		return &ForeignError{Resource: p.Resource, Fence: sent}
-	case ProblemMissing, ProblemInvalid:
+	case problemMissing, problemInvalid:
 		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrInvalid, r.StatusCode, p.Detail)
-	case ProblemMark:
+	case problemMark:
 		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrRetry, r.StatusCode, p.Detail)
 	}
 	return nil
 }
 
-// known returns the fence in a response, or the zero Fence if it is invalid, because its names may
-// be logged.
+// Because the names in a fence may be logged, known replaces an invalid fence with the zero Fence.
 func known(f driver.Fence) driver.Fence {
 	if driver.CheckFence(f) != nil {
 		return driver.Fence{}

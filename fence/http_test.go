@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-go/tenure/internal/problem"
 )
 
-// failing is a storage that is out of reach.
 type failing struct{ fence.Memory }
 
 func (*failing) Raise(context.Context, string, driver.Fence) (driver.Fence, error) {
@@ -48,17 +47,17 @@ func TestHandler(t *testing.T) {
 	}{
 		{"admitted", nil, "POST", "/", []string{"ledger/a/5"}, 200, ""},
 		{"again", nil, "POST", "/", []string{"ledger/a/5"}, 200, ""},
-		{"lower", nil, "POST", "/", []string{"ledger/b/4"}, 412, fence.ProblemRefused},
-		{"equal from another", nil, "POST", "/", []string{"ledger/b/5"}, 412, fence.ProblemRefused},
+		{"lower", nil, "POST", "/", []string{"ledger/b/4"}, 412, "urn:tenure:fence:refused"},
+		{"equal from another", nil, "POST", "/", []string{"ledger/b/5"}, 412, "urn:tenure:fence:refused"},
 		{"lower elsewhere", byPath, "POST", "/accounts/7", []string{"ledger/b/4"}, 200, ""},
-		{"none", nil, "GET", "/", nil, 428, fence.ProblemMissing},
+		{"none", nil, "GET", "/", nil, 428, "urn:tenure:fence:missing"},
 		{"none, a read", byPath, "GET", "/accounts/7", nil, 200, ""},
-		{"none, a write", byPath, "POST", "/accounts/7", nil, 428, fence.ProblemMissing},
-		{"nonsense", nil, "POST", "/", []string{"ledger"}, 400, fence.ProblemInvalid},
-		{"another shard's", byPath, "POST", "/orders/7", []string{"ledger/a/99"}, 403, fence.ProblemForeign},
-		{"another shard's by itself", nil, "POST", "/", []string{"other/a/99"}, 403, fence.ProblemForeign},
-		{"two", nil, "POST", "/", []string{"ledger/a/5", "ledger/b/6"}, 400, fence.ProblemInvalid},
-		{"no resource", byPath, "POST", "/", []string{"ledger/a/5"}, 400, fence.ProblemInvalid},
+		{"none, a write", byPath, "POST", "/accounts/7", nil, 428, "urn:tenure:fence:missing"},
+		{"nonsense", nil, "POST", "/", []string{"ledger"}, 400, "urn:tenure:fence:invalid"},
+		{"another shard's", byPath, "POST", "/orders/7", []string{"ledger/a/99"}, 403, "urn:tenure:fence:foreign"},
+		{"another shard's by itself", nil, "POST", "/", []string{"other/a/99"}, 403, "urn:tenure:fence:foreign"},
+		{"two", nil, "POST", "/", []string{"ledger/a/5", "ledger/b/6"}, 400, "urn:tenure:fence:invalid"},
+		{"no resource", byPath, "POST", "/", []string{"ledger/a/5"}, 400, "urn:tenure:fence:invalid"},
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
@@ -103,8 +102,8 @@ func TestHandlerStorageFails(t *testing.T) {
 	}
 }
 
-// TestResponseError: a Handler's refusal never passes for success, and the
-// application's answer never for a refusal.
+// TestResponseError: a Handler's refusal is never mistaken for success, and the application's
+// answer is never mistaken for a refusal.
 func TestResponseError(t *testing.T) {
 	t.Parallel()
 	const problem = "application/problem+json"
@@ -112,21 +111,21 @@ func TestResponseError(t *testing.T) {
 		status    int
 		kind      string
 		body      string
-		want      error // nil: none
+		want      error // nil: no error
 		malformed bool
 	}{
-		{412, problem, `{"type":"` + fence.ProblemRefused + `","token":4}`, driver.ErrFenced, false},
-		{428, problem, `{"type":"` + fence.ProblemMissing + `","detail":"send it"}`, driver.ErrInvalid, false},
-		{400, problem, `{"type":"` + fence.ProblemInvalid + `","detail":"send \u001b another"}`, driver.ErrInvalid, false},
-		{503, problem, `{"type":"` + fence.ProblemMark + `"}`, driver.ErrRetry, false},
-		{403, problem, `{"type":"` + fence.ProblemForeign + `","resource":"a\u001b"}`, driver.ErrInvalid, false},
+		{412, problem, `{"type":"urn:tenure:fence:refused","token":4}`, driver.ErrFenced, false},
+		{428, problem, `{"type":"urn:tenure:fence:missing","detail":"send it"}`, driver.ErrInvalid, false},
+		{400, problem, `{"type":"urn:tenure:fence:invalid","detail":"send \u001b another"}`, driver.ErrInvalid, false},
+		{503, problem, `{"type":"urn:tenure:fence:mark"}`, driver.ErrRetry, false},
+		{403, problem, `{"type":"urn:tenure:fence:foreign","resource":"a\u001b"}`, driver.ErrInvalid, false},
 		{403, "text/plain", "", nil, false},
-		{200, problem, `{"type":"` + fence.ProblemRefused + `"}`, nil, false},
+		{200, problem, `{"type":"urn:tenure:fence:refused"}`, nil, false},
 		{400, problem, `{"type":"urn:shop:price","token":"of the shop"}`, nil, false},
-		{400, "text/plain", `{"type":"` + fence.ProblemInvalid + `"}`, nil, false},
+		{400, "text/plain", `{"type":"urn:tenure:fence:invalid"}`, nil, false},
 		{503, "", "", nil, false},
 		{412, problem, `{"type":`, nil, true},
-		{400, problem, `{"type":"` + fence.ProblemInvalid + `","token":"x"}`, nil, true},
+		{400, problem, `{"type":"urn:tenure:fence:invalid","token":"x"}`, nil, true},
 	} {
 		r := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}},
 			Body: io.NopCloser(strings.NewReader(c.body))}

@@ -7,7 +7,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// pool holds the servers that the tests share.
 var pool servers.Pool
 
 func TestMain(m *testing.M) {

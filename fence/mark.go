@@ -13,39 +13,37 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Storage keeps the marks. Tokens are comparable only within one namespace of Tenure, so a resource
-// belongs to one namespace. A Storage's methods are safe for concurrent use. Each implementation
-// states how durable its marks are.
+// Storage keeps marks. Tokens are comparable only within one namespace, so each resource belongs to
+// one namespace. A Storage's methods are safe for concurrent use. Each implementation documents how
+// durable its marks are.
 type Storage interface {
-	// Raise stores f as the resource's mark if the resource has none or f's token is greater. In
-	// the same atomic step, it returns the resulting mark. f was admitted if and only if f is the
-	// returned mark. After an error, the mark may or may not have been raised.
+	// Raise stores f as the resource's mark if the resource has no mark or f's token is higher. In
+	// the same atomic step, Raise returns the resulting mark. If the returned mark is f, f was
+	// admitted. Otherwise, f was refused. After an error, the mark may or may not have been raised.
 	Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error)
-	// Load returns the resource's mark, or the zero Fence.
-	Load(ctx context.Context, resource string) (driver.Fence, error)
 }
 
 const defaultWait = 10 * time.Second
 
-// ErrBusy is the error of Do, Enter and Seal if effects of lower tokens still run after
-// Options.Wait. The mark was raised, and nothing else was done. The caller may try again.
+// ErrBusy is the error that Do, Enter and Seal return if effects of lower tokens are still running
+// after Options.Wait. The mark was raised, and nothing else was done. The caller may try again.
 var ErrBusy = errors.New("effects of a lower token still run")
 
-// Options configure a Mark. A nil Options works.
+// Options configure a Mark. A nil *Options is valid.
 type Options struct {
-	// MayWrite reports whether the leases of a shard may write to a resource. If not, the Mark
-	// refuses them with a *ForeignError before it reads the mark. Several goroutines may call it
-	// concurrently. Default: ByName.
+	// MayWrite reports whether the leases of a shard may write to a resource. If MayWrite returns
+	// false, the Mark refuses the write with a *ForeignError before it reads the resource's mark.
+	// Several goroutines may call MayWrite concurrently. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// Wait limits how long a token waits for effects of lower tokens, whose contexts it has
-	// cancelled. Make Wait longer than these effects take to end. Default 10 s.
+	// Wait limits how long a token waits for the effects of lower tokens, whose contexts have been
+	// canceled. Wait must be longer than these effects take to end. Default 10 s.
 	Wait time.Duration
-	// OnRefused is called for every refusal, in the goroutine whose write was refused. It must
+	// OnRefused is called for every refusal, in the goroutine whose write was refused, and must
 	// return quickly.
 	OnRefused func(*RefusedError)
 }
 
-// Mark keeps the high-water marks of any number of resources. It is safe for concurrent use.
+// Mark keeps high-water marks for any number of resources. A Mark is safe for concurrent use.
 type Mark struct {
 	storage   Storage
 	mayWrite  func(driver.ShardID, string) bool
@@ -54,33 +52,33 @@ type Mark struct {
 	refused   atomic.Uint64
 
 	mu    sync.Mutex
-	gates map[string]*gate // of resources with running or waiting effects
+	gates map[string]*gate // the gates of resources with running or waiting effects
 }
 
-// gate holds the effects that run on a resource, or wait to run.
+// gate contains the effects that are running, or waiting to run, on a resource.
 type gate struct {
 	running map[*effect]struct{}
-	left    chan struct{} // closed when an effect leaves
+	left    chan struct{} // closed when an effect ends
 }
 
 type effect struct {
 	fence  driver.Fence
-	cancel context.CancelCauseFunc // of the effect's context
-	// superseded ends when a higher token waits, or the effect has ended. Unlike the effect's
-	// context, it does not end with the caller's.
+	cancel context.CancelCauseFunc // cancels the effect's context
+	// superseded ends when a higher token starts to wait, or when the effect ends. Unlike the
+	// effect's context, superseded does not end with the caller's context.
 	superseded context.Context
 	supersede  context.CancelFunc
 	leave      func()
 }
 
-// ByName reports whether a resource has the shard's name: "ledger" and "ledger/..." belong to shard
-// "ledger".
+// ByName reports whether a resource belongs to a shard according to the resource's name. For
+// example, "ledger" and "ledger/7" belong to shard "ledger".
 func ByName(shard driver.ShardID, resource string) bool {
 	rest, ok := strings.CutPrefix(resource, string(shard))
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// NewMark returns a Mark that uses a Storage, which the caller still owns.
+// NewMark returns a Mark that uses the Storage s. The caller still owns s.
 func NewMark(s Storage, o *Options) *Mark {
 	m := &Mark{storage: s, gates: make(map[string]*gate), mayWrite: ByName, wait: defaultWait}
 	if o != nil {
@@ -95,13 +93,14 @@ func NewMark(s Storage, o *Options) *Mark {
 	return m
 }
 
-// Admit raises the resource's mark to f if it is higher. If f is then the mark, Admit returns nil.
-// Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard may not write
-// to the resource at all. The answer holds for that instant only: a later write is not protected
-// from a newer holder, unless the resource itself accepts only one writer. See Do.
+// Admit raises the resource's mark to f if f's token is higher, and returns nil if the resulting
+// mark is f. Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard may
+// not write to the resource. The result may already be out of date when Admit returns. Unless the
+// resource itself accepts only one writer, a newer holder may write between Admit and the caller's
+// write. See Do.
 //
-// An error that matches neither driver.ErrLost nor driver.ErrInvalid comes from the Storage. The
-// caller must not write, but may try again.
+// An error that matches neither driver.ErrLost nor driver.ErrInvalid comes from the Storage. After
+// such an error, the caller must not write, but may call Admit again.
 func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error {
 	if err := m.check(resource, f); err != nil {
 		return err
@@ -116,13 +115,14 @@ func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error
 	return m.refuse(&RefusedError{Resource: resource, Fence: f, Current: current})
 }
 
-// Do admits f and then runs effect, in this goroutine. A higher token for this resource may be
-// admitted while effect runs. From then on, f and all lower tokens are refused, and effect's
-// context ends with a *RefusedError as its cause. The higher token's Do or Seal waits until effect
-// has returned. Effects under one fence run concurrently.
+// Do admits f and then runs effect, in the caller's goroutine. While effect runs, the Mark may
+// admit a higher token for the resource. The Mark then refuses f and all lower tokens, and the
+// context of effect ends with a *RefusedError as its cause. The higher token's Do or Seal waits
+// until effect has returned. Effects under one fence run concurrently.
 //
-// ctx and Options.Wait limit the wait. If effects of lower tokens do not end in time, the error
-// matches ErrBusy. effect's context is a child of ctx. Do returns effect's error unchanged.
+// Both ctx and Options.Wait limit how long Do waits. If effects of lower tokens do not end within
+// Options.Wait, the error matches ErrBusy. The context of effect is a child of ctx. Do returns
+// effect's error unchanged.
 func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect func(context.Context) error) error {
 	ctx, leave, err := m.Enter(ctx, resource, f)
 	if err != nil {
@@ -132,20 +132,12 @@ func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect f
 	return effect(ctx)
 }
 
-// Seal raises the resource's mark to f, and returns when no effect of a lower token runs in this
-// process. A new leader calls it for every resource before it announces itself. The error is that
-// of Admit, ErrBusy, or ctx's error if ctx ends during the wait. In the last two cases, the mark is
-// raised nevertheless.
+// Seal raises the resource's mark to f, and waits until no effect of a lower token runs in this
+// process. A new leader calls Seal for every resource before it announces itself. The error is
+// Admit's error, ErrBusy, or ctx's error if ctx ends during the wait. In the last two cases, the
+// mark has been raised despite the error.
 func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error {
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
-}
-
-// Current returns the resource's mark, or the zero Fence if it has none.
-func (m *Mark) Current(ctx context.Context, resource string) (driver.Fence, error) {
-	if err := CheckResource(resource); err != nil {
-		return driver.Fence{}, err
-	}
-	return m.storage.Load(ctx, resource)
 }
 
 // Refused returns the number of writes that this Mark has refused because of their fence.
@@ -169,8 +161,8 @@ func (m *Mark) refuse(e *RefusedError) error {
 	return e
 }
 
-// Enter begins an effect as Do does, for an effect that is not a function. The caller ends the
-// effect with one call to leave. If Enter returns an error, leave is nil.
+// Enter begins an effect as Do does, but the effect need not be a single function. To end the
+// effect, the caller calls leave once. If Enter returns an error, leave is nil.
 func (m *Mark) Enter(
 	ctx context.Context, resource string, f driver.Fence,
 ) (inside context.Context, leave func(), err error) {
@@ -190,8 +182,8 @@ func (m *Mark) enter(
 	inside, cancel := context.WithCancelCause(ctx)
 	e := &effect{fence: f, cancel: cancel}
 	e.superseded, e.supersede = context.WithCancel(context.WithoutCancel(ctx))
-	// Count the effect before it is admitted. Otherwise, a higher token could arrive between the
-	// two steps, find no effect, and proceed.
+	// Count the effect before it is admitted. If the effect were counted later, a higher token
+	// could arrive between the admission and the count, find no effect, and proceed.
 	m.mu.Lock()
 	g := m.gates[resource]
 	if g == nil {
@@ -202,7 +194,7 @@ func (m *Mark) enter(
 	m.mu.Unlock()
 	e.leave = func() { m.leave(resource, g, e) }
 	entered := false
-	defer func() { // also if the Storage or a function of Options ends this goroutine
+	defer func() { // runs even if the Storage or a function in Options ends this goroutine
 		if !entered {
 			e.leave()
 		}
@@ -217,7 +209,7 @@ func (m *Mark) enter(
 	return inside, e, nil
 }
 
-// await cancels the effects of lower tokens, and returns when the last has left.
+// await cancels the effects of lower tokens, and returns when they have all ended.
 func (m *Mark) await(ctx context.Context, resource string, g *gate, f driver.Fence) error {
 	var over <-chan time.Time
 	for {

@@ -6,13 +6,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// RefusedError describes a write that was refused because of its fence. The resource has admitted a
-// higher token, or the same token from another holder. It matches driver.ErrFenced and
-// driver.ErrLost. Nothing was applied.
+// RefusedError describes a write that was refused because of its fence. The resource had already
+// admitted either a higher token or the same token from a different holder. The error matches
+// driver.ErrFenced and driver.ErrLost. Nothing was applied.
 type RefusedError struct {
 	Resource string
-	Fence    driver.Fence // of the write
-	Current  driver.Fence // the current fence, which refused it
+	Fence    driver.Fence // the fence of the write
+	Current  driver.Fence // the resource's mark, because of which the write was refused
 }
 
 func (e *RefusedError) Error() string {
@@ -26,11 +26,11 @@ func (e *RefusedError) Is(target error) bool {
 	return target == driver.ErrFenced || target == driver.ErrLost
 }
 
-// ForeignError describes a write under the lease of a shard whose leases may not write to the
-// resource. It matches driver.ErrInvalid. Nothing was done, and the mark did not change.
+// ForeignError describes a write that was refused because its shard's leases may not write to the
+// resource. The error matches driver.ErrInvalid. Nothing was written, and the mark did not change.
 type ForeignError struct {
 	Resource string
-	Fence    driver.Fence // of the write
+	Fence    driver.Fence // the fence of the write
 }
 
 func (e *ForeignError) Error() string {
@@ -42,11 +42,10 @@ func (e *ForeignError) Error() string {
 // Is reports whether target is driver.ErrInvalid.
 func (e *ForeignError) Is(target error) bool { return target == driver.ErrInvalid }
 
-// maxResourceLen is the longest name of a resource, in bytes.
 const maxResourceLen = 200
 
-// CheckResource validates the name of a resource: 1 to 200 bytes of printable ASCII, without
-// spaces, quotes or backslashes. The error matches driver.ErrInvalid.
+// CheckResource validates a resource's name: 1 to 200 bytes of printable ASCII, without spaces,
+// quotes or backslashes. The error matches driver.ErrInvalid.
 func CheckResource(resource string) error {
 	if resource == "" || len(resource) > maxResourceLen {
 		return fmt.Errorf("tenure: %w: a resource's name has %d bytes: use 1 to %d", driver.ErrInvalid, len(resource),

@@ -12,32 +12,32 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// ErrNoRow is the error of an update of a row that does not exist.
+// ErrNoRow is the error if the row to update does not exist.
 var ErrNoRow = errors.New("no such row")
 
-// Rows fences one of the application's own tables with two columns in each row. They name the fence
-// that wrote the row last. An update needs a token that is not lower. Nothing else is locked, and
-// writes to different rows do not wait for each other.
+// Rows fences one of the application's tables. Two additional columns contain the fence that last
+// wrote the row. Rows refuses an update with a lower token. Writes to different rows do not wait
+// for one another.
 //
 // The columns are, for example:
 //
 //	fence BIGINT NOT NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT ''
 //
-// A write that bypasses Rows, without the same condition, is not protected. A row that the new
-// leader has not written yet does not refuse the former leader. If this matters, seal the table
-// with SQL.AdmitTx and a mark. Do not change the fields after the first use. Rows is then safe for
-// concurrent use.
+// A write that bypasses Rows is protected only if it has the same condition. If the new leader has
+// not yet written a row, the row still accepts writes from the former leader. To prevent such
+// writes, seal the whole table with SQL.AdmitTx and a mark. Rows is safe for concurrent use if its
+// fields do not change after the first use.
 type Rows struct {
 	Dialect driver.Dialect // required
-	Table   string         // required; a schema may precede it, with a dot
+	Table   string         // required; may begin with a schema and a dot
 	Key     string         // column that identifies a row; required
-	Fence   string         // column of the token; required
-	Holder  string         // column of the session that wrote last; required
-	// MayWrite reports whether the leases of a shard may write to the row with a key. If not, Rows
-	// refuses them with a *ForeignError. Default: all leases may write, since a key does not name a
-	// shard.
+	Fence   string         // column of the fencing token; required
+	Holder  string         // column of the session that last wrote the row; required
+	// MayWrite reports whether the leases of a shard may write to the row with the given key. If
+	// MayWrite returns false, Rows refuses the write with a *ForeignError. By default, all leases
+	// may write, because a key does not identify a shard.
 	MayWrite func(shard driver.ShardID, key any) bool
-	// OnRefused is called for each refusal, like Options.OnRefused.
+	// OnRefused is called for each refusal, like a Mark's Options.OnRefused.
 	OnRefused func(*RefusedError)
 }
 
@@ -47,13 +47,13 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Update sets columns and the fence of the row with the given key, in one statement. It does so if
-// the row was last written with a lower token, or with f itself. Otherwise, the error is a
-// *RefusedError or *ForeignError, whose Resource is table:key, or it matches ErrNoRow or
-// driver.ErrRetry. ErrRetry means that the row was inserted while Update ran, and nothing was
-// written: try again. If a column's name is not valid, the error matches driver.ErrInvalid. Values
-// are passed as bound parameters. If q is a transaction, the caller rolls back after an error. On
-// MySQL, Update sets the connection's LAST_INSERT_ID.
+// Update sets columns and the fence of the row with the given key in one statement. Update writes
+// the row only if the row was last written with a lower token or with f itself. Otherwise, the
+// error matches ErrNoRow or driver.ErrRetry, or is a *RefusedError or *ForeignError whose Resource
+// is table:key. ErrRetry means that another writer inserted the row while Update ran. Update then
+// wrote nothing, and the caller may try again. If a column's name is not valid, the error matches
+// driver.ErrInvalid. Values are passed as bound parameters. If q is a transaction, the caller rolls
+// back after an error. On MySQL, Update sets the connection's LAST_INSERT_ID.
 func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, set map[string]any) error {
 	if err := driver.CheckFence(f); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 	return r.explain(ctx, q, f, key, table, names)
 }
 
-// token returns the placeholder for the token's column. MySQL counts the rows that changed, not the
-// rows that it found. LAST_INSERT_ID makes MySQL report the token if it found a row.
+// MySQL reports how many rows it changed, not how many it found. With LAST_INSERT_ID, MySQL also
+// reports the token if it found the row.
 func (r *Rows) token() string {
 	if r.Dialect == driver.MySQL {
 		return "LAST_INSERT_ID(?)"
@@ -129,11 +129,11 @@ func (r *Rows) names() (table string, c columns, err error) {
 	return table, c, nil
 }
 
-// explain finds out why no row was changed.
+// explain determines why Update changed no row.
 func (r *Rows) explain(ctx context.Context, q Querier, f driver.Fence, key any, table string, c columns) error {
 	text := "SELECT " + c.fence + ", " + c.holder + " FROM " + table + " WHERE " + c.key + " = ?"
 	if r.Dialect == driver.MySQL {
-		text += " FOR UPDATE" // otherwise it reads an old snapshot, at REPEATABLE READ
+		text += " FOR UPDATE" // otherwise, at REPEATABLE READ, the query reads an old snapshot
 	}
 	var token int64
 	var session string

@@ -21,7 +21,7 @@ func checkDialect(d driver.Dialect) error {
 		driver.MySQL)
 }
 
-// bind replaces each ? in text with a placeholder in the dialect's form.
+// bind replaces each ? in text with the dialect's placeholder.
 func bind(d driver.Dialect, text string) string {
 	if d != driver.Postgres {
 		return text
@@ -71,25 +71,24 @@ func isIdentifier(s string) bool {
 	return true
 }
 
-// defaultTable is the default table of marks.
 const defaultTable = "tenure_marks"
 
 // SQLOptions configure a SQL storage.
 type SQLOptions struct {
 	Dialect driver.Dialect // required
-	// Table is the table of marks, with an optional schema before a dot. Default "tenure_marks".
-	// Schema returns the statement that creates it.
+	// Table is the name of the table that stores marks. A schema and a dot may precede the name.
+	// Default "tenure_marks". Schema returns the statement that creates the table.
 	Table string
-	// MayWrite restricts AdmitTx, as Options.MayWrite restricts a Mark. Default: ByName.
+	// MayWrite restricts AdmitTx just as Options.MayWrite restricts a Mark. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// OnRefused is called for refusals by AdmitTx, as Options.OnRefused is for those by a Mark.
+	// OnRefused is called for each refusal by AdmitTx, like a Mark's Options.OnRefused.
 	OnRefused func(*RefusedError)
 }
 
 var _ Storage = (*SQL)(nil)
 
-// SQL keeps marks in a table of the application's own database. Use it as the Storage of a Mark or,
-// better, in the transactions that write the protected data. SQL is safe for concurrent use.
+// SQL keeps marks in a table in the application's database. Use SQL as the Storage of a Mark or,
+// preferably, in the transactions that write the protected data. SQL is safe for concurrent use.
 type SQL struct {
 	db          *sql.DB
 	schema      string
@@ -98,8 +97,8 @@ type SQL struct {
 	onRefused   func(*RefusedError)
 }
 
-// NewSQL returns a storage in db. The caller closes db. NewSQL does no I/O: the application's own
-// migrations create the table with the statement that Schema returns.
+// NewSQL returns a storage in db, which the caller closes. NewSQL does no I/O. The application's
+// own migrations create the table with the statement that Schema returns.
 func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	if err := checkDialect(o.Dialect); err != nil {
 		return nil, err
@@ -120,16 +119,16 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	insert := "INSERT INTO " + table + " AS m (resource, shard, session, token) VALUES (?, ?, ?, ?)"
 	switch o.Dialect {
 	case driver.MySQL:
-		// Names are compared byte by byte, whatever the server's default.
+		// Names are compared byte by byte, regardless of the server's default.
 		tail = " CHARACTER SET ascii COLLATE ascii_bin"
-		// MySQL assigns from left to right, so the token comes last.
+		// MySQL assigns columns from left to right, so the token comes last.
 		s.raise = strings.Replace(insert, " AS m", "", 1) + " ON DUPLICATE KEY UPDATE" +
 			" shard = IF(VALUES(token) > token, VALUES(shard), shard)," +
 			" session = IF(VALUES(token) > token, VALUES(session), session)," +
 			" token = GREATEST(token, VALUES(token))"
-		s.load += " FOR UPDATE" // otherwise it reads an old snapshot, at REPEATABLE READ
+		s.load += " FOR UPDATE" // otherwise, at REPEATABLE READ, the query reads an old snapshot
 	case driver.SQLite, driver.Postgres:
-		// The row is locked even if the condition does not hold.
+		// The statement locks the row even if the condition does not hold.
 		s.raise = bind(o.Dialect, insert+" ON CONFLICT (resource) DO UPDATE SET"+
 			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > "+
 			"m.token")
@@ -143,14 +142,15 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 }
 
 // Schema returns the statement that creates the table of marks, for the application's migrations.
-// The run-time role needs SELECT, INSERT and UPDATE on it, and must not be able to delete its rows.
+// The run-time role needs SELECT, INSERT and UPDATE on this table, and must not be able to delete
+// its rows.
 func (s *SQL) Schema() string { return s.schema }
 
-// AdmitTx admits f inside the caller's own transaction, and locks the mark until the transaction
-// ends. The transaction's writes therefore take effect if and only if f is not superseded at its
-// commit. The commit raises the mark in the same step. Call AdmitTx as the first statement of the
-// transaction. After any error, the caller rolls back. Transactions on one resource run one after
-// another.
+// AdmitTx admits f inside the caller's transaction, and locks the mark until the transaction ends.
+// The transaction's writes therefore take effect only if no higher token has superseded f when the
+// transaction commits. The commit also raises the mark. Call AdmitTx as the first statement of the
+// transaction, and roll back after any error. Transactions that write to the same resource run one
+// after another.
 func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
 	if err := check(resource, f); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver
 	return e
 }
 
-// Raise implements Storage, in its own transaction.
+// Raise implements Storage in a separate transaction.
 func (s *SQL) Raise(ctx context.Context, resource string, f driver.Fence) (current driver.Fence, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -189,22 +189,9 @@ func (s *SQL) raiseIn(ctx context.Context, tx *sql.Tx, resource string, f driver
 		int64(f.Token)); err != nil {
 		return driver.Fence{}, err
 	}
-	return scanMark(tx.QueryRowContext(ctx, s.load, resource))
-}
-
-// Load implements Storage.
-func (s *SQL) Load(ctx context.Context, resource string) (driver.Fence, error) {
-	h, err := scanMark(s.db.QueryRowContext(ctx, s.load, resource))
-	if errors.Is(err, sql.ErrNoRows) {
-		return driver.Fence{}, nil
-	}
-	return h, err
-}
-
-func scanMark(row *sql.Row) (driver.Fence, error) {
 	var shard, session string
 	var token int64
-	if err := row.Scan(&shard, &session, &token); err != nil {
+	if err := tx.QueryRowContext(ctx, s.load, resource).Scan(&shard, &session, &token); err != nil {
 		return driver.Fence{}, err
 	}
 	return driver.Fence{Shard: driver.ShardID(shard), Session: driver.SessionID(session), Token: driver.Token(token)}, nil

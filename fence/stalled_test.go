@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// TestStalledRequest: a client that falls silent while it sends the body or reads the
-// answer cannot keep a higher token waiting.
+// TestStalledRequest: a client cannot keep a higher token waiting by no longer sending the body or
+// reading the answer.
 func TestStalledRequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,8 +81,8 @@ func TestStalledRequest(t *testing.T) {
 	}
 }
 
-// stalling reads the whole body at /read, and answers 409 if it cannot. At /write it answers
-// without end. It signals when it begins.
+// stalling reads the whole body at /read, and answers 409 if the read fails. At /write, it sends an
+// endless answer. It signals when it begins.
 func stalling(inside chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

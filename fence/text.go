@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Format writes a fence as one word for a header, a metadata field or a column:
-// shard/session/token. Parse reads it.
+// Format returns a fence as one word, shard/session/token, for a header, a metadata field or a
+// column. Parse parses this form.
 func Format(f driver.Fence) string {
 	return string(f.Shard) + "/" + string(f.Session) + "/" + strconv.FormatInt(int64(f.Token), 10)
 }
 
-// Parse reads the form that Format writes. The error matches driver.ErrInvalid.
+// Parse parses a fence in the form that Format returns. The error matches driver.ErrInvalid.
 func Parse(s string) (driver.Fence, error) {
 	parts := strings.SplitN(s, "/", 4)
 	if len(s) > 512 || len(parts) != 3 {
@@ -33,13 +33,13 @@ func Parse(s string) (driver.Fence, error) {
 type contextKey struct{}
 
 // NewContext returns a context that carries a fence to Transport and to the interceptors of package
-// fencegrpc. A handler first calls it with its lease's fence.
+// fencegrpc. A lease's handler first calls NewContext with the lease's fence.
 func NewContext(ctx context.Context, f driver.Fence) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }
 
-// FromContext returns the fence that the context carries. In a request's handler, it is the fence
-// with which the request was admitted.
+// FromContext returns the fence that the context carries. In a request's handler, this is the fence
+// that the mark admitted.
 func FromContext(ctx context.Context) (f driver.Fence, ok bool) {
 	f, ok = ctx.Value(contextKey{}).(driver.Fence)
 	return f, ok

@@ -32,10 +32,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// The zombie test: real processes elect a leader on SQLite, and write to a resource outside it. The
-// leader is stopped with SIGSTOP, and another takes over and writes. The first is resumed and
-// continues its write. A writer does not check its lease before it writes, like a writer that was
-// stopped right after the check.
+// The zombie test: real processes elect a leader on SQLite, and write to a resource outside SQLite.
+// The leader is stopped with SIGSTOP, and another process takes over and writes. Then the first
+// leader is resumed and continues its write. Writers do not check their lease before they write, as
+// if they had been stopped right after such a check.
 
 const (
 	writerArg = "tenure-fence-writer"
@@ -45,9 +45,9 @@ const (
 // write is one write to a resource: err matches driver.ErrFenced if it was refused.
 type write func(ctx context.Context, f driver.Fence) error
 
-// writer is the process. Its arguments are the database of the election, the kind of the resource
-// and its address. It prints "leads TOKEN" when it leads, and writes once for each line that it
-// reads, with the answer "accepted" or "refused".
+// writer is the main function of a process. Its arguments are the database of the election, and the
+// kind and the address of the resource. writer prints "leads TOKEN" when the process leads. For
+// each line of input, it writes once, and prints "accepted" or "refused".
 func writer(args []string) int {
 	err := func() error {
 		if len(args) != 3 {
@@ -88,14 +88,14 @@ func writer(args []string) int {
 	return 0
 }
 
-// resource is the server's side: it counts accepted writes.
+// resource is the server, which counts accepted writes.
 type resource struct {
 	where    string
 	accepted func() int
 }
 
 func openResource(kind, where string) (write, error) {
-	kind, _ = strings.CutSuffix(kind, " unfenced") // the other side's business
+	kind, _ = strings.CutSuffix(kind, " unfenced") // the server handles this part
 	switch kind {
 	case "http":
 		client := &http.Client{Transport: &fence.Transport{}}
@@ -240,7 +240,7 @@ func TestZombie(t *testing.T) {
 		{"grpc", "refused"},
 		{"sql locked row", "refused"},
 		{"sql protected row", "refused"},
-		// The controls: without the fence the damage is done.
+		// In these controls, there is no fence, and the damage happens.
 		{"http unfenced", "accepted"},
 		{"grpc unfenced", "accepted"},
 		{"sql plain", "accepted"},
@@ -256,7 +256,7 @@ func TestZombie(t *testing.T) {
 			second := startWriter(t, election, c.kind, r.where)
 			second.expect("leads ")
 			second.write("accepted")
-			first.say() // arrives while it is stopped: it continues with this write
+			first.say() // arrives while the process is stopped, which then continues with this write
 			if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +310,7 @@ func startWriter(t *testing.T, args ...string) *process {
 		}
 	}()
 	t.Cleanup(func() {
-		cancel() // kills it, stopped or not
+		cancel() // kills the process, even if it is stopped
 		<-read
 		_ = p.cmd.Wait() // killed
 		if t.Failed() {
@@ -320,15 +320,16 @@ func startWriter(t *testing.T, args ...string) *process {
 	return p
 }
 
-// stop stops the process, but not inside a transaction of the election. There it would keep
-// SQLite's lock, and no other process could take over until it was resumed.
+// stop stops the process, but not inside a transaction of the election. A process that is stopped
+// in such a transaction keeps SQLite's lock, and no other process can take over until it is
+// resumed.
 func (p *process) stop(election string) {
 	p.t.Helper()
 	ample.Wait(p.t, "the process was inside a transaction whenever it was stopped", func() bool {
 		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			p.t.Fatal(err)
 		}
-		// Until all of its threads have stopped, one of them may begin a transaction.
+		// Until all of the process's threads have stopped, one of them may begin a transaction.
 		var status syscall.WaitStatus
 		if _, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil ||
 			!status.Stopped() {

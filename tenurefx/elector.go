@@ -19,8 +19,8 @@ const (
 	followGroup   = `group:"tenure.followings"`
 )
 
-// Election is a set of shards that this process contends for, with their handler. An
-// application may provide any number of Elections: see AsElection.
+// Election is a set of shards that this process contends for, with their handler. An application
+// may provide any number of Elections. See AsElection.
 type Election struct {
 	Shards  []string
 	Handler core.Handler
@@ -33,21 +33,21 @@ func AsElection(constructor any) any {
 }
 
 // AsHooks annotates a constructor of core.Hooks for use with fx.Provide. An application may provide
-// several. All of them are called, and so are the hooks of core.Options.
+// several Hooks. The Elector calls all of them, in addition to the hooks of core.Options.
 func AsHooks(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(hooksGroup))
 }
 
-// Work runs while a shard is held. It starts when the shard is granted, and ends before the shard
-// is given back.
+// Work runs while this process holds a shard. The work starts after the shard has been granted, and
+// ends before the Elector gives up the lease.
 type Work struct {
 	Shards []string
-	// Start begins the work and returns. ctx ends when the lease may no longer be used, so the work
-	// may keep ctx. If Start returns an error, the shard is given back and claimed again after a
-	// back-off.
+	// Start begins the work and returns. The context ctx ends when the lease may no longer be used,
+	// so the work may use ctx after Start has returned. If Start returns an error, the Elector
+	// gives up the shard, and claims it again after a back-off.
 	Start func(ctx context.Context, lease *core.Lease) error
-	// Stop ends the work and returns when it has ended. ctx ends when the lease may no longer be
-	// used. Drop the rest of the work then.
+	// Stop ends the work and returns when the work has ended. The context ctx ends when the lease
+	// may no longer be used. When ctx ends, Stop must abandon the rest of the work.
 	Stop func(ctx context.Context) error
 }
 
@@ -67,16 +67,15 @@ type electorParams struct {
 
 	Backend core.Backend
 	Config  *config.Config `optional:"true"`
-	// Options, if provided, replaces the options of Config.
+	// When provided, Options replaces the options of Config.
 	Options   *core.Options `optional:"true"`
 	Elections []Election    `group:"tenure.elections"`
 	Hooks     []core.Hooks  `group:"tenure.hooks"`
-	// Logger gets the configuration's warnings. If Options has no logger, Logger becomes
+	// Logger receives the configuration's warnings. If Options has no logger, Logger becomes
 	// core.Options.Logger.
 	Logger *slog.Logger `optional:"true"`
 }
 
-// newElector returns an Elector that contends for the shards of the elections.
 func newElector(p electorParams) (*core.Elector, error) {
 	o := p.Options
 	switch {
@@ -112,11 +111,11 @@ func newElector(p electorParams) (*core.Elector, error) {
 	return e, nil
 }
 
-// Backends provides the core.Backend that *config.Config chooses among openers. It closes the
-// backend after its users have stopped.
+// Backends provides the core.Backend that *config.Config selects from openers. Backends closes the
+// backend after all parts that use it have stopped.
 func Backends(openers ...core.Opener) fx.Option {
 	return fx.Provide(func(lc fx.Lifecycle, c *config.Config) (core.Backend, error) {
-		b, err := c.Open(context.Background(), openers...) // within open_wait and open_timeout
+		b, err := c.Open(context.Background(), openers...) // open_wait and open_timeout limit this call
 		if err != nil {
 			return nil, err
 		}
@@ -125,8 +124,8 @@ func Backends(openers ...core.Opener) fx.Option {
 	})
 }
 
-// Module provides the *core.Elector, and runs it from the start of the application to its stop.
-// It needs a core.Backend: see Backends.
+// Module provides the *core.Elector, and runs it from the application's start to its stop. Module
+// needs a core.Backend. See Backends.
 func Module() fx.Option {
 	return fx.Module("tenure",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p electorParams) (*core.Elector, error) {
@@ -152,8 +151,8 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 			go func() {
 				err := run(ctx)
 				ended <- err
-				if ctx.Err() == nil { // the run ended unasked
-					// Shutdown fails only if nothing waits for a shutdown.
+				if ctx.Err() == nil { // the run ended before it was asked to end
+					// Shutdown fails only if no goroutine is waiting for a shutdown.
 					_ = sd.Shutdown(fx.ExitCode(1))
 				}
 			}()
@@ -178,9 +177,10 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 	}
 }
 
-// early ends the context before its deadline, to leave time for later hooks. It leaves a tenth of
-// the rest, or a second if that is more, but at most half. A store that syncs its files when it
-// closes needs this time. Without it, fx reports only that the deadline passed.
+// The returned context ends before the deadline of ctx, to leave time for later hooks. The margin
+// is a tenth of the remaining time, but at least 1 s, and never more than half of the remaining
+// time. A store needs this time if it syncs its files when it closes. If a hook had no time left,
+// fx would report only that the deadline passed.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

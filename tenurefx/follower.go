@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Following is an Applier and the shards that it follows: see follower.Tailer.Follow.
+// Following is an Applier with the shards that it follows. See follower.Tailer.Follow.
 type Following struct {
 	Name    string
 	Applier follower.Applier
@@ -29,13 +29,12 @@ type tailerParams struct {
 
 	Backend core.Backend
 	Config  *config.Config `optional:"true"`
-	// Options are the application's options. Values in the configuration override them.
+	// Options contains the application's options, which values in the configuration override.
 	Options    *follower.Options `optional:"true"`
 	Followings []Following       `group:"tenure.followings"`
 	Logger     *slog.Logger      `optional:"true"`
 }
 
-// newTailer returns a Tailer with the followings.
 func newTailer(p tailerParams) (*follower.Tailer, error) {
 	var o follower.Options
 	if p.Options != nil {
@@ -61,8 +60,8 @@ func newTailer(p tailerParams) (*follower.Tailer, error) {
 	return t, nil
 }
 
-// Follower provides the *follower.Tailer and runs it from the start of the application to its stop.
-// It needs a core.Backend, but no Elector.
+// Follower provides the *follower.Tailer and runs it from the application's start to its stop.
+// Follower needs a core.Backend, but no Elector.
 func Follower() fx.Option {
 	return fx.Module("tenure-follower",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p tailerParams) (*follower.Tailer, error) {

@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/assign"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
@@ -63,8 +64,16 @@ func wait(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// TestModule: an election runs from start to stop, on the chosen backend; the other
-// one is not connected to.
+func grants(n *atomic.Int32) core.Hooks {
+	return core.Hooks{OnEvent: func(e core.Event) {
+		if e.Kind == core.LeaseGranted {
+			n.Add(1)
+		}
+	}}
+}
+
+// TestModule: an election runs from start to stop on the chosen backend. The other backend does not
+// connect.
 func TestModule(t *testing.T) {
 	noLeaks(t)
 	granted, joined := make(chan struct{}), atomic.Bool{}
@@ -99,13 +108,8 @@ func TestModule(t *testing.T) {
 					return nil
 				}}
 			}),
-			tenurefx.AsHooks(func() core.Hooks {
-				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[0].Add(1) }}
-			}),
-			tenurefx.AsHooks(func() core.Hooks {
-				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[1].Add(1) },
-					OnRevoke: func(*core.RevokedError) {}}
-			}),
+			tenurefx.AsHooks(func() core.Hooks { return grants(&hooks[0]) }),
+			tenurefx.AsHooks(func() core.Hooks { return grants(&hooks[1]) }),
 		),
 	)
 	app.RequireStart()
@@ -163,7 +167,7 @@ func TestOwnBackend(t *testing.T) {
 	}
 }
 
-// TestWork: work is started on the grant, and joined before the lease is given back.
+// TestWork: the work starts when the lease is granted, and ends before the lease is given up.
 func TestWork(t *testing.T) {
 	noLeaks(t)
 	started := make(chan struct{})
@@ -199,8 +203,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestStopIsBounded: a handler that does not return is left behind at the deadline,
-// the store is closed, and the handler's later writes are refused.
+// TestStopIsBounded: at the deadline, a handler that does not return is left behind and the store
+// is closed. The handler's later writes are refused.
 func TestStopIsBounded(t *testing.T) {
 	granted, release, wrote := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	app := fx.New(fx.NopLogger,
@@ -228,13 +232,13 @@ func TestStopIsBounded(t *testing.T) {
 	if err := app.Stop(stop); err == nil || !strings.Contains(err.Error(), "elector") {
 		t.Errorf("got %v", err)
 	}
-	close(release) // only here: the stop did not wait for the handler
+	close(release) // only here, because the stop did not wait for the handler
 	if err := <-wrote; err == nil {
 		t.Error("a write after the stop was accepted")
 	}
 }
 
-// TestSharding: two applications share shards, one leaves, the other has them all.
+// TestSharding: two applications share the shards. When one leaves, the other gets all of them.
 func TestSharding(t *testing.T) {
 	noLeaks(t)
 	c := sqliteConf(t, ", sharding: {interval: 50ms, keyspace: {name: orders, shards: 8}}")
@@ -340,10 +344,10 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// TestRefused: mistakes are reported when the application is made. Fx stops nothing
-// of an application that it could not make, so the backend stays open.
+// TestRefused: mistakes are reported when the application is created. If fx cannot create an
+// application, it runs no stop hooks, so the backend stays open.
 func TestRefused(t *testing.T) {
-	// sharded is an application with options, whose file has other keys.
+	// sharded returns an application with options o, whose file also contains keys.
 	sharded := func(o sharding.Options, keys string) fx.Option {
 		o.Shards = []string{"a"}
 		return fx.Options(fx.Supply(sqliteConf(t, ", sharding: "+keys), &o), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(),
@@ -367,7 +371,7 @@ func TestRefused(t *testing.T) {
 		"the file's value before the program's": {sharded(sharding.Options{Interval: time.Second}, "{interval: 1ns}"), "interval 1ns"},
 		"a part of a part":                      {sharded(sharding.Options{}, "{quarantine: {within: 1ms}}"), "quarantine.within 1ms"},
 		"a rule":                                {sharded(sharding.Options{}, "{balance: {rules: {pin: [a]}}}"), "sharding.balance.rules.pin: got a list"},
-		"an assigner that the file sets up":     {sharded(sharding.Options{Assigner: sharding.Balance{}}, "{balance: {high: 2}}"), "balance has no effect"},
+		"an assigner that the file sets up":     {sharded(sharding.Options{Assigner: assign.Balance{}}, "{balance: {high: 2}}"), "balance has no effect"},
 		"the follower's file before the program": {fx.Options(fx.Supply(sqliteConf(t, ", follower: {batch: 70000}"), &follower.Options{Batch: 5}),
 			tenurefx.Backends(sqlite.Opener()), tenurefx.Follower()), "batch 70000"},
 	} {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
-// The application's registry has the metrics of its member while the application runs.
+// The application's registry contains the metrics of its member while the application runs.
 func Example_prometheus() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
-// TestModule: the metrics are there from start to stop, fed by the hooks.
+// TestMetricsModule: the metrics exist from start to stop, and the hooks update them.
 func TestMetricsModule(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	serving := make(chan struct{})
@@ -39,7 +39,7 @@ func TestMetricsModule(t *testing.T) {
 	app.RequireStart()
 	wait(t, "the grant", serving)
 	for _, name := range []string{"tenure_member_joined", "tenure_shard_leader", "tenure_leases_granted_total"} {
-		// Hooks are called by a goroutine of their own.
+		// Hooks run in another goroutine.
 		ample.Wait(t, name+" is not 1", func() bool { return value(t, registry, name) == 1 })
 	}
 	app.RequireStop()
@@ -48,7 +48,7 @@ func TestMetricsModule(t *testing.T) {
 	}
 }
 
-// value is the sum of a metric's series.
+// value returns the sum of a metric's series.
 func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
 	t.Helper()
 	families, err := g.Gather()
@@ -65,7 +65,7 @@ func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
 	return sum
 }
 
-// TestRegisteredTwice: the start says which name is taken.
+// TestRegisteredTwice: Start fails with the name of the metric that is already registered.
 func TestRegisteredTwice(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(tenureprom.New(nil)); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ShardHandler serves each shard that sharding assigns to this process. An application provides
-// one.
+// ShardHandler serves each shard that sharding assigns to this process. An application provides one
+// ShardHandler.
 type ShardHandler core.Handler
 
 type managerParams struct {
@@ -23,12 +23,11 @@ type managerParams struct {
 	Elector *core.Elector
 	Handler ShardHandler
 	Config  *config.Config `optional:"true"`
-	// Options are the application's options. Values in the configuration override them.
+	// Options contains the application's options, which values in the configuration override.
 	Options *sharding.Options `optional:"true"`
 	Logger  *slog.Logger      `optional:"true"`
 }
 
-// managerResult is a Manager and the Router of its keyspace.
 type managerResult struct {
 	fx.Out
 
@@ -45,7 +44,7 @@ func newManager(p managerParams) (managerResult, error) {
 		if err := p.Config.Section("sharding", &o); err != nil {
 			return managerResult{}, err
 		}
-		o.LeaveBudget = cmp.Or(o.LeaveBudget, p.Config.StopTimeout()/2) // the rest is for the Elector
+		o.LeaveBudget = cmp.Or(o.LeaveBudget, p.Config.StopTimeout()/2) // the rest of the time is for the Elector
 	}
 	if o.Logger == nil {
 		o.Logger = p.Logger
@@ -58,9 +57,9 @@ func newManager(p managerParams) (managerResult, error) {
 	return managerResult{Manager: m, Router: r}, err
 }
 
-// Sharding provides the *sharding.Manager and the *sharding.Router. It runs the Manager alongside
-// the Elector of Module. When the application stops, the Manager gives away this member's shards
-// before the Elector stops.
+// Sharding provides the *sharding.Manager and the *sharding.Router. Sharding runs the Manager
+// alongside the Elector of Module. When the application stops, the Manager hands this member's
+// shards to other members before the Elector stops.
 func Sharding() fx.Option {
 	return fx.Module("tenure-sharding",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p managerParams) (managerResult, error) {
@@ -68,7 +67,7 @@ func Sharding() fx.Option {
 			if err != nil {
 				return managerResult{}, errtext.Errorf("tenure: sharding: %w", err)
 			}
-			// The hook is appended after the Elector's, so it stops first.
+			// The module appends this hook after the Elector's hook, so the Manager stops first.
 			lc.Append(hook("sharding manager", r.Manager.Run, sd))
 			return r, nil
 		}),

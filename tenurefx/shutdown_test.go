@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(pool.Run(m))
 }
 
-// stores are the backends' parts of the configuration, by name, for a namespace.
+// stores returns the backends' parts of the configuration, by name, for a namespace.
 func stores(namespace string) map[string]func(t *testing.T) string {
 	start := func(t *testing.T, kind servers.Kind) *servers.Server { return pool.Get(t, kind, nil) }
 	return map[string]func(t *testing.T) string{
@@ -81,7 +81,7 @@ type member struct {
 	app     *fx.App
 	elector *core.Elector
 	leads   chan struct{} // closed by its first accepted entry
-	wrote   time.Time     // when that was; after leads
+	wrote   time.Time     // when leads was closed; valid after that
 	joined  atomic.Bool
 }
 
@@ -101,9 +101,9 @@ func open(t *testing.T, c *config.Config) core.Backend {
 	return b
 }
 
-// TestShutdownUnderLoad stops the leader's application again and again while it
-// writes: its work is joined before its lease is given back, the standby goes on
-// within a hand-over, nothing is lost or doubled, and nothing is left behind.
+// TestShutdownUnderLoad repeatedly stops the leader's application while it writes. The work must
+// end before the lease is released, and the standby must continue within the time of a hand-over.
+// No entry is lost or duplicated, and nothing is left behind.
 func TestShutdownUnderLoad(t *testing.T) {
 	for name, part := range stores("stop-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	}
 }
 
-// standby waits until the member knows the leader: from then on it learns of changes.
+// standby waits until the member knows the leader, and therefore learns of changes.
 func standby(t *testing.T, m *member) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
@@ -221,8 +221,8 @@ func standby(t *testing.T, m *member) {
 	}
 }
 
-// hung is a backend of the application's own, which stays open, and the session that
-// was joined on it.
+// hung is a backend that the application provides and does not close, and the session that joined
+// through it.
 type hung struct {
 	core.Backend
 	session driver.Session
@@ -234,10 +234,9 @@ func (h *hung) Join(ctx context.Context, m driver.Member) (driver.Session, error
 	return s, err
 }
 
-// TestHungHandlerIsFenced: a handler that hangs past the deadline of the stop does
-// no harm. The stop ends in time and says so, the next member takes over, and the
-// handler's later writes, past its lease and straight to the store, are refused by
-// the store.
+// TestHungHandlerIsFenced: a handler that hangs beyond the deadline of the stop does no harm. The
+// stop ends in time with an error, and the next member takes over. The store refuses the handler's
+// later writes, which bypass its lease.
 func TestHungHandlerIsFenced(t *testing.T) {
 	for name, part := range stores("hangs-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +280,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 			}
 
 			taken := make(chan struct{})
-			var once sync.Once // it may be granted again after a lapse
+			var once sync.Once // the lease may be granted again after a lapse
 			b2 := open(t, c)
 			next := app("next", b2, func(ctx context.Context, l *core.Lease) error {
 				once.Do(func() { close(taken) })
@@ -314,8 +313,8 @@ func TestHungHandlerIsFenced(t *testing.T) {
 	}
 }
 
-// checkLog finds each accepted entry exactly once: as many as were accepted, in one
-// sequence without gaps.
+// checkLog checks that the log has exactly one entry for each accepted entry, in one sequence
+// without gaps.
 func checkLog(t *testing.T, b core.Backend, accepted int64) {
 	t.Helper()
 	page, err := b.ReadLog(t.Context(), "only", 0, 0)

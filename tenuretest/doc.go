@@ -1,6 +1,6 @@
-// Package tenuretest runs an application's own handler and follower under faults. Several members
-// run in one testing/synctest bubble, on the memory store, in fake time. A few lines of a test
-// play hundreds of accidents in seconds.
+// Package tenuretest runs an application's own handler and follower while it injects faults.
+// Several members run in one testing/synctest bubble, with the memory store and fake time. A test
+// of a few lines injects hundreds of faults in seconds.
 //
 //	func TestOrders(t *testing.T) {
 //		tenuretest.Run(t, nil, func(w *tenuretest.World) {
@@ -19,17 +19,18 @@
 // # What happens
 //
 // [Run] plays the scenario once for each seed. World.Play pauses members, suspends their machines,
-// cuts them off from the store, loses replies, and crashes and restarts them. The seed determines
-// when faults happen, and how long each call takes. The scenario's own checks judge the outcome.
-// Tenure's rules have their own tests.
+// cuts members off from the store, loses replies, and crashes and restarts members. The seed
+// determines when faults happen and how long each call takes. The scenario itself checks the
+// outcome. Tenure's own tests check Tenure's rules.
 //
-// An effect outside the store goes through [Member.Do], which stands for the network. If a member
-// is paused or suspended between a check and its effect, it makes the effect afterwards, however
-// late, as a real process does. A fence protects against this. [Lease.Err] does not.
+// For an effect outside the store, call [Member.Do], which represents the network. If a member is
+// paused or suspended between a check and an effect, the effect still happens when the member
+// resumes, as in a real process. A fence protects against such late effects. [Lease.Err] does not.
 //
 // # A failing seed
 //
-// Each seed is a subtest. A failure ends with the events, and the command that repeats them:
+// Each seed is a subtest. When a seed fails, the output ends with the events and a command that
+// replays them:
 //
 //	go test -run '^TestOrders$/^seed=7$'
 //
@@ -37,15 +38,15 @@
 //
 // # The control
 //
-// A test that cannot fail shows nothing. [Control] plays the scenario on stores without a fence,
-// and fails unless the scenario fails.
+// A test that cannot fail proves nothing. [Control] plays the scenario on stores without a fence,
+// and fails if the scenario then passes.
 //
 // # What it does not do
 //
-// A paused or suspended member stops only where it meets others: at calls to the store and in Do.
-// Its own timers continue, so it may see its leases end earlier than a real process would. The
-// clock of a suspended machine stands still only for Tenure. Goroutines that are ready at the same
-// instant run in any order. The scenario must take its own randomness from [World.Rand].
+// A paused or suspended member stops only at calls to the store and in Do. The member's timers
+// continue, so the member may see its leases end earlier than a real process would. The clock of a
+// suspended machine appears to stand still only to Tenure. Goroutines that are ready at the same
+// instant run in any order. The scenario must take all its randomness from [World.Rand].
 //
 // [Lease.Err]: https://pkg.go.dev/github.com/tenure-go/tenure/core#Lease.Err
 package tenuretest

@@ -12,11 +12,11 @@ import (
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
-// errSuperseded is the board's answer to a former owner.
+// errSuperseded is the board's answer to a request from a former owner.
 var errSuperseded = errors.New("a later owner has written to the board")
 
-// board is a service outside the store: it shows the number of the last order. Its
-// numbers must never go back.
+// board is a service outside the store. It shows the number of the last order, which must never go
+// back.
 type board struct {
 	fenced bool
 	token  core.Token
@@ -24,7 +24,7 @@ type board struct {
 	wrong  error
 }
 
-// show is the effect. A fenced board refuses what comes from a former owner.
+// show is the effect. A board with a fence refuses requests from a former owner.
 func (b *board) show(token core.Token, number int) error {
 	if b.fenced && token < b.token {
 		return errSuperseded
@@ -37,8 +37,8 @@ func (b *board) show(token core.Token, number int) error {
 	return nil
 }
 
-// serve is the application's handler: it numbers orders under the fence, and shows each
-// number on the board.
+// serve is the application's handler. It numbers orders under the fence, and shows each number on
+// the board.
 func serve(ctx context.Context, m *tenuretest.Member, b *board, lease *core.Lease) error {
 	last := 0
 	item, err := lease.Get(ctx, "last")
@@ -55,7 +55,7 @@ func serve(ctx context.Context, m *tenuretest.Member, b *board, lease *core.Leas
 			return err
 		}
 		last++
-		if err := lease.Err(); err != nil { // is no fence
+		if err := lease.Err(); err != nil { // this check is no fence
 			return err
 		}
 		err := m.Do(ctx, func() error { return b.show(lease.Token(), last) })
@@ -70,7 +70,7 @@ func serve(ctx context.Context, m *tenuretest.Member, b *board, lease *core.Leas
 	}
 }
 
-// run is the application's main.
+// run is the main function of the application.
 func run(ctx context.Context, m *tenuretest.Member, b *board) error {
 	e, err := core.NewElector(m.Backend(), m.Options())
 	if err != nil {
@@ -83,7 +83,7 @@ func run(ctx context.Context, m *tenuretest.Member, b *board) error {
 	return e.Run(ctx)
 }
 
-// orders is the scenario. The control's board has no fence.
+// orders is the scenario. In the control, the board has no fence.
 func orders(w *tenuretest.World) {
 	b := &board{fenced: !w.Control()}
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error { return run(ctx, m, b) })
@@ -97,8 +97,8 @@ func orders(w *tenuretest.World) {
 	}
 }
 
-// An application's handler under faults. The first test passes: the board has a fence.
-// The second passes as well, since without it the orders go wrong.
+// This example runs an application's handler under faults. The first test passes because the board
+// has a fence. The second passes because, without the fence, the orders go wrong.
 func Example() {
 	testOrders := func(t *testing.T) { tenuretest.Run(t, nil, orders) }
 	testOrdersControl := func(t *testing.T) { tenuretest.Control(t, &tenuretest.Options{Seeds: 100}, orders) }

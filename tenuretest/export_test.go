@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Played plays one seed and returns what failed and what happened.
+// Played plays one seed, and returns the failures and the events.
 func Played(t *testing.T, o *Options, seed int, scenario func(w *World)) (failures, events []string) {
 	t.Helper()
 	c, err := o.resolve()
@@ -16,20 +16,20 @@ func Played(t *testing.T, o *Options, seed int, scenario func(w *World)) (failur
 	return w.failures, w.events
 }
 
-// Check is the check of options.
+// Check checks options.
 func Check(o *Options) error {
 	_, err := o.resolve()
 	return err
 }
 
-// Step is the begin or the end of a fault.
+// Step is the beginning or the end of a fault.
 type Step struct {
 	Member int
 	Fault  Faults
 	On     bool
 }
 
-// Schedule is what a seed has happen to n members, in 100 TTL.
+// Schedule returns the faults that a seed causes to n members, in 100 TTL.
 func Schedule(t *testing.T, seed, n int) (out []Step) {
 	t.Helper()
 	w := &World{o: Options{Length: 100 * time.Second, TTL: time.Second, Faults: AllFaults}, seed: uint64(seed),

@@ -27,8 +27,8 @@ func contend(ctx context.Context, m *tenuretest.Member, shard core.ShardID, lead
 	return e.Run(ctx)
 }
 
-// superseded is a scenario that fails where a process trusts a lease although a later
-// one has been granted.
+// superseded is a scenario that fails if a process trusts a lease after a later lease has been
+// granted.
 func superseded(w *tenuretest.World) {
 	var newest atomic.Int64
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
@@ -47,8 +47,8 @@ func superseded(w *tenuretest.World) {
 	w.Play()
 }
 
-// The clock of a suspended machine stands still: its process trusts its leases beyond
-// their end. No other fault has that effect.
+// The clock of a suspended machine stands still, so its process trusts leases beyond their end. No
+// other fault has that effect.
 func TestSuspendedClockStandsStill(t *testing.T) {
 	t.Parallel()
 	if seed, _, _ := find(t, &tenuretest.Options{Faults: tenuretest.Suspend}, superseded); seed == 0 {
@@ -93,7 +93,7 @@ func TestControlHasNoFence(t *testing.T) {
 	tenuretest.Control(t, &tenuretest.Options{Seeds: 100}, numbered)
 }
 
-// A member has one fault at a time, and one of them none; every kind occurs.
+// A member has one fault at a time, at least one member has none, and every kind of fault occurs.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	for seed := 1; seed <= 50; seed++ {
@@ -119,8 +119,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// What a member is told was not applied is not in the log, also where the member crashes
-// between the store and the answer (E1).
+// If a member's commit failed as not applied, the commit is not in the log, even if the member
+// crashed before the store's answer arrived (E1).
 func TestRefusedIsNotApplied(t *testing.T) {
 	t.Parallel()
 	tenuretest.Run(t, &tenuretest.Options{Seeds: share.Of(t, "seeds", 40, 8)}, func(w *tenuretest.World) {

@@ -14,16 +14,16 @@ import (
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
-// account is a read model that outlives its member: a sum, and up to where it is one.
+// account is a read model that outlives its member. It has a sum, and the position of the last
+// entry in the sum.
 type account struct {
-	careless bool // adds entries that it has
+	careless bool // adds entries that it already has
 	position follower.Position
 	store    string
 	applied  core.Seq
 	sum      int
 }
 
-// apply adds the entries of a batch.
 func (a *account) apply(b follower.Batch) error {
 	for _, e := range b.Entries {
 		if e.Seq <= a.applied && !a.careless {
@@ -38,7 +38,7 @@ func (a *account) apply(b follower.Batch) error {
 	return nil
 }
 
-// positions is where the member m saves how far a is.
+// positions saves the position of account a for member m.
 type positions struct {
 	m *tenuretest.Member
 	a *account
@@ -58,8 +58,8 @@ func (p positions) Save(ctx context.Context, store string, at follower.Position)
 	return p.m.Do(ctx, func() error { p.a.store, p.a.position = store, at; return nil })
 }
 
-// keep is the main of a member that appends amounts while it is the leader, and follows
-// the log of all leaders.
+// keep is the main function of a member. The member appends amounts while it is the leader, and
+// follows the log of all leaders.
 func keep(ctx context.Context, m *tenuretest.Member, a *account) error {
 	e, err := core.NewElector(m.Backend(), m.Options())
 	if err != nil {
@@ -100,7 +100,7 @@ func keep(ctx context.Context, m *tenuretest.Member, a *account) error {
 	return errors.Join(err, followed)
 }
 
-// accounts is the scenario: after the faults each member's sum is that of the log.
+// accounts is the scenario. After the faults, each member's sum must equal the sum of the log.
 func accounts(careless bool) func(w *tenuretest.World) {
 	return func(w *tenuretest.World) {
 		nodes := []string{"m1", "m2", "m3"}
@@ -126,7 +126,7 @@ func accounts(careless bool) func(w *tenuretest.World) {
 	}
 }
 
-// sums are those of the log after each entry.
+// sums returns the sum of the log after each entry.
 func sums(w *tenuretest.World) (out []int) {
 	sum := 0
 	for {

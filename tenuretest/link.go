@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// backend is a member's store, which also gives core the clocks of the process.
+// backend is a member's connection to the store. Core gets the process's clocks from the backend.
 type backend struct {
 	core.Backend
 	process *virtual.Process
@@ -23,10 +23,10 @@ var _ virtual.Host = (*backend)(nil)
 // Process implements virtual.Host.
 func (b *backend) Process() *virtual.Process { return b.process }
 
-// link connects a process to others, with its faults.
+// A link connects a process to the store and to other services, and applies the process's faults.
 type link struct {
 	process *virtual.Process
-	gone    chan struct{} // closed by a crash
+	gone    chan struct{} // closed when the process crashes
 
 	mu    sync.Mutex
 	on    Faults
@@ -37,7 +37,6 @@ func newLink(p *virtual.Process) *link {
 	return &link{process: p, gone: make(chan struct{}), moved: make(chan struct{})}
 }
 
-// set begins or ends faults.
 func (l *link) set(f Faults, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +56,7 @@ func (l *link) set(f Faults, on bool) {
 	l.moved = make(chan struct{})
 }
 
-// crash ends the process as the others see it.
+// crash makes the process appear to have ended, for the store and for other processes.
 func (l *link) crash() { close(l.gone) }
 
 func (l *link) crashed() bool {
@@ -75,7 +74,7 @@ func (l *link) has(f Faults) bool {
 	return l.on&f != 0
 }
 
-// await waits while one of the faults is on. It returns ctx's error or ErrCrashed.
+// await waits while one of the faults is on. The error is ctx's error or ErrCrashed.
 func (l *link) await(ctx context.Context, while Faults) error {
 	for {
 		l.mu.Lock()
@@ -96,11 +95,11 @@ func (l *link) await(ctx context.Context, while Faults) error {
 	}
 }
 
-// message is a call of a member on its way, or an effect of Do.
+// A message is a call to the store, or an effect of Do, that is in transit.
 type message struct {
 	m    *Member
 	what string
-	n    int // counts the member's equal messages
+	n    int // number of equal messages that the member has sent
 }
 
 func (m *Member) message(what ...any) *message {
@@ -112,10 +111,9 @@ func (m *Member) message(what ...any) *message {
 	return x
 }
 
-// travel waits while the message is on its way.
 func (x *message) travel(ctx context.Context) error {
 	w := x.m.w
-	// The time has nanoseconds, so that two events rarely happen at the same instant.
+	// The delay has nanosecond resolution, so that two events rarely happen at the same time.
 	most := int64(w.o.TTL / 250)
 	t := time.NewTimer(time.Duration(most/10 + w.draw(most, x.m.node, x.what, x.n)))
 	defer t.Stop()
@@ -129,8 +127,8 @@ func (x *message) travel(ctx context.Context) error {
 	}
 }
 
-// pass waits while one of the faults is on. The messages that the fault held continue a little
-// later, each at its own time.
+// pass waits while one of the faults is on. After the fault, the delayed messages continue at
+// slightly different times.
 func (x *message) pass(ctx context.Context, faults Faults) error {
 	for x.m.link.has(faults) {
 		if err := x.m.link.await(ctx, faults); err != nil {
@@ -146,19 +144,19 @@ func (x *message) pass(ctx context.Context, faults Faults) error {
 	return nil
 }
 
-// around carries one call of the member to the store.
+// Each call from the member to the store passes through this function.
 func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	x := m.message(c.Op, " ", c.Shard, " ", c.Key)
 	if err := x.travel(ctx); err != nil {
 		return err
 	}
-	stopped := context.WithoutCancel(ctx) // a stopped process does not see its deadlines
+	stopped := context.WithoutCancel(ctx) // a stopped process does not notice its deadlines
 	if err := x.pass(stopped, Pause|Suspend); err != nil {
 		return err
 	}
 	send := ctx
 	if c.Op.Writes() {
-		send = stopped // a sent request arrives even if no caller waits
+		send = stopped // a request that was sent arrives even if no caller waits for it
 	}
 	if err := x.pass(ctx, Cut); err != nil {
 		if c.Op.Writes() && m.w.draw(2, "late", m.node, x.what, x.n) == 0 {
@@ -193,8 +191,8 @@ func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(con
 	return err
 }
 
-// unheard returns the error of a call that the store may have done. ErrCrashed would mean that it
-// did nothing.
+// unheard returns the error of a call that the store may have executed. The error does not match
+// ErrCrashed, which would mean that the store did nothing.
 func unheard(gone error) error {
 	if errors.Is(gone, ErrCrashed) {
 		return errUnheard

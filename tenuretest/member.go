@@ -15,24 +15,25 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// ErrNoReply is the error of Do if effect was called but the member has no reply. The reply was
-// lost, or the member crashed before it came. Whether the effect was refused is unknown.
+// ErrNoReply is Do's error if Do called the effect function but the member got no reply. Either the
+// reply was lost, or the member crashed first. The member does not know whether the effect was
+// refused.
 var ErrNoReply = errors.New("tenuretest: no reply: the effect was made or refused")
 
-// ErrCrashed is the error of a crashed member's calls, which have no effect.
+// ErrCrashed is the error of calls by a crashed member. Such calls have no effect.
 var ErrCrashed = fmt.Errorf("tenuretest: the member has crashed: %w", core.ErrClosed)
 
-// errStopped is the cause of the end of main's context.
+// errStopped is the cause with which main's context ends.
 var errStopped = errors.New("tenuretest: the member is stopped")
 
-// slot is a place for a member: a sequence of processes with one label.
+// slot is a member and its restarts, which are processes with the same node label.
 type slot struct {
 	w     *World
 	node  string
 	main  func(ctx context.Context, m *Member) error
 	life  int // number of processes so far
 	now   *Member
-	lives sync.WaitGroup // the goroutines of main
+	lives sync.WaitGroup // goroutines that run main
 }
 
 // Member is one process, from its start to its end. All methods are safe for concurrent use.
@@ -45,7 +46,7 @@ type Member struct {
 	stop    context.CancelCauseFunc
 
 	mu   sync.Mutex
-	sent map[string]int // counts equal messages
+	sent map[string]int // number of equal messages
 }
 
 func (s *slot) start() {
@@ -98,14 +99,12 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%dth time", n)
 }
 
-// stop asks the process to end.
 func (s *slot) stop() {
 	if s.now != nil {
 		s.now.stop(errStopped)
 	}
 }
 
-// apply begins or ends a fault.
 func (s *slot) apply(x step) {
 	if x.on {
 		s.w.note("%s: %v begins", s.node, x.fault)
@@ -124,7 +123,6 @@ func (s *slot) apply(x step) {
 	}
 }
 
-// heal ends the fault of the member.
 func (s *slot) heal() {
 	if s.now == nil {
 		if !s.w.stopped {
@@ -135,50 +133,50 @@ func (s *slot) heal() {
 	s.now.link.set(AllFaults, false)
 }
 
-// Node returns the label of the member: "m1", "m2" and so on. It stays the same after a
-// restart.
+// Node returns the member's label: "m1", "m2" and so on. The label stays the same after a restart.
 func (m *Member) Node() string { return m.node }
 
-// Backend returns the store as this member reaches it. The world closes it.
+// Backend returns this member's connection to the store. The World closes the Backend.
 func (m *Member) Backend() core.Backend { return m.backend }
 
-// Options returns the options for an Elector: the label, the TTL, a seed, and hooks. The hooks add
-// grants and ends of leases to the events that a failure shows. The caller may change the options.
-// Add hooks with core.JoinHooks.
+// Options returns the options for an Elector, with the label, the TTL, a seed, and hooks. The
+// hooks record grants, ends of leases and refused writes, which a failed test shows. The caller may
+// change the options. Add further hooks with core.JoinHooks.
 func (m *Member) Options() *core.Options {
 	ttl := m.w.o.TTL
 	seed := uint64(m.w.draw(math.MaxInt64-1, "options", m.node, m.life)) + 1
 	return &core.Options{
 		Node: m.node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, LockDir: "none", Seed: seed,
 		Logger: slog.New(slog.DiscardHandler),
-		Hooks: core.Hooks{
-			OnGrant: func(e core.LeaseEvent) {
+		Hooks: core.Hooks{OnEvent: func(e core.Event) {
+			switch e.Kind {
+			case core.LeaseGranted:
 				m.note("%s holds %s, token %d", m.node, e.Fence.Shard, e.Fence.Token)
-			},
-			OnRevoke: func(e *core.RevokedError) {
-				m.note("%s loses %s, token %d: %v", m.node, e.Fence.Shard, e.Fence.Token, e.Cause)
-			},
-			OnRefused: func(e *core.FencedError) {
+			case core.LeaseEnded:
+				if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
+					m.note("%s loses %s, token %d: %v", m.node, e.Fence.Shard, e.Fence.Token, r.Cause)
+				}
+			case core.WriteRefused:
 				m.note("%s: a write to %s is refused, token %d", m.node, e.Fence.Shard, e.Fence.Token)
-			},
-		},
+			default: // a failure does not show other events
+			}
+		}},
 	}
 }
 
-// note notes an event of the member, unless the member has crashed.
 func (m *Member) note(format string, args ...any) {
 	if !m.link.crashed() {
 		m.w.note(format, args...)
 	}
 }
 
-// Do makes an effect outside the store, as a request to another service would. Do takes time, and
-// waits while the member is paused or suspended. A crashed member makes no effect. Do calls effect
-// at most once, and never while another member's effect is made. effect must not wait. Its error
-// means that the effect was refused.
+// Do performs an effect outside the store, such as a request to another service. Do takes time, and
+// waits while the member is paused or suspended. A crashed member performs no effect. Do calls the
+// function effect at most once, and never while another effect is in progress. The function must
+// not wait. If the function returns an error, the effect was refused.
 //
-// If effect was called, Do returns its error, or ErrNoReply if the member has no reply.
-// Otherwise, Do returns ErrCrashed or ctx's error.
+// If Do called the function, Do returns the function's error, or ErrNoReply if the member got no
+// reply. If Do did not call the function, Do returns ErrCrashed or ctx's error.
 func (m *Member) Do(ctx context.Context, effect func() error) error {
 	x := m.message("do")
 	if err := x.travel(ctx); err != nil {

@@ -34,7 +34,7 @@ var mutants = []mutate.Mutant{
 		{File: "../core/elector.go", In: "NewElector", Old: "func() SessionID { return SessionID(p.SessionID()) }", New: "newSessionID"}}},
 }
 
-// TestMutants takes each fault out.
+// TestMutants removes each fault in turn.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, mutants)
 }

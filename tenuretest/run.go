@@ -13,40 +13,39 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Faults is a set of kinds of faults.
+// Faults is a set of fault kinds.
 type Faults uint8
 
 // These are the kinds of faults.
 const (
-	Pause     Faults = 1 << iota // the process is stopped, and continues later
-	Suspend                      // the machine is stopped: the process's clock stands still, too
-	Cut                          // the store is out of reach; sent requests may arrive later
-	LostReply                    // writes and effects of Do are applied, but not answered
-	Crash                        // the process ends suddenly, and is started again later
+	Pause     Faults = 1 << iota // the process stops, and continues later
+	Suspend                      // the machine stops: the process's clock also stands still
+	Cut                          // the store cannot be reached; requests that were sent may arrive later
+	LostReply                    // writes and effects of Do take effect, but get no reply
+	Crash                        // the process ends suddenly, and starts again later
 	AllFaults = Pause | Suspend | Cut | LostReply | Crash
 )
 
-// Options configure Run and Control. Nil and the zero value mean the defaults.
+// Options contains the settings of Run and Control. Nil and the zero value mean the defaults.
 type Options struct {
-	// Seeds is the number of seeds to play, beginning with 1. Default 20. The environment
-	// variable TENURETEST_SEEDS overrides it.
+	// Seeds is the number of seeds to play, beginning with 1. The default is 20. The environment
+	// variable TENURETEST_SEEDS overrides Seeds.
 	Seeds int
-	// Length is how long World.Play plays faults, in the time of the bubble. Default 20 TTL, at
-	// most 24 h.
+	// Length is how long World.Play injects faults, in bubble time. The default is 20 times TTL,
+	// and the maximum is 24 h.
 	Length time.Duration
-	// TTL is the TTL in Member.Options. Default 1 s, at least 10 ms, at most 1 h.
+	// TTL is the value of TTL in Member.Options. The default is 1 s, the minimum is 10 ms, and the
+	// maximum is 1 h.
 	TTL time.Duration
-	// Faults are the kinds of faults to play. Default AllFaults.
+	// Faults are the kinds of faults to inject. The default is AllFaults.
 	Faults Faults
 }
 
-// seedsVariable is the environment variable that overrides Options.Seeds.
 const seedsVariable = "TENURETEST_SEEDS"
 
-// maxSeeds limits the seeds of one test.
 const maxSeeds = 1_000_000
 
-// resolve returns a copy with the defaults filled in, or an error that says what to change.
+// resolve returns a copy with the defaults filled in, or an error that explains what to change.
 func (o *Options) resolve() (Options, error) {
 	var c Options
 	if o != nil {
@@ -84,9 +83,9 @@ func (o *Options) resolve() (Options, error) {
 	return c, nil
 }
 
-// Run plays the scenario once for each seed, up to the first seed that fails. Each seed has its
-// own bubble and is a subtest. The scenario runs in its own goroutine. When it returns, Run stops
-// the members that still run. Nil options mean the defaults.
+// Run plays the scenario once for each seed, up to the first seed that fails. Each seed is a
+// subtest with a separate bubble, in which the scenario runs in a goroutine. When the scenario
+// returns, Run stops the members that are still running. Nil options mean the defaults.
 func Run(t *testing.T, o *Options, scenario func(w *World)) {
 	t.Helper()
 	c, err := o.resolve()
@@ -105,11 +104,11 @@ func Run(t *testing.T, o *Options, scenario func(w *World)) {
 	}
 }
 
-// Control plays the scenario as Run does, but on stores without a fence. These apply a write under
-// a superseded token, as an application without checks would. Control passes at the first seed that
-// fails, and logs it. If no seed fails, Control fails: the scenario's checks see no damage, so a
-// Run that passes proves nothing. If a scenario's effects have their own fence, the scenario must
-// omit that fence if World.Control is true.
+// Control plays the scenario as Run does, but on stores without a fence. A store without a fence
+// checks no tokens, and applies writes under superseded tokens. Control passes at the first seed
+// that fails, and logs this seed. If no seed fails, Control fails, because checks that find no
+// damage without a fence prove nothing in Run. A scenario whose effects have their own fence must
+// omit that fence if World.Control returns true.
 func Control(t *testing.T, o *Options, scenario func(w *World)) {
 	t.Helper()
 	c, err := o.resolve()
@@ -122,7 +121,7 @@ func Control(t *testing.T, o *Options, scenario func(w *World)) {
 		switch {
 		case t.Failed():
 			return
-		case w == nil: // -run does not select it
+		case w == nil: // the flag -run does not select this subtest
 		case len(w.failures) > 0:
 			t.Logf("the control fails with seed %d, as it must: %s", seed, w.failures[0])
 			return
@@ -144,7 +143,7 @@ func play(t *testing.T, o Options, seed int, control bool, scenario func(w *Worl
 	return w
 }
 
-// replay returns the command that plays a test by its name again.
+// replay returns the command that reruns the test with the given name.
 func replay(test string) string {
 	parts := strings.Split(test, "/")
 	for i, p := range parts {

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// step is the begin or the end of a fault of a member.
+// step is the beginning or the end of a member's fault.
 type step struct {
-	at     time.Duration // since the world began
+	at     time.Duration // time since the world began
 	member int
 	fault  Faults
 	on     bool
 }
 
-// schedule returns the begins and ends of faults, which depend only on the seed. A member has one
-// fault at a time. If there are several members, one has none.
+// schedule returns the beginnings and ends of the faults. The result depends only on the seed. Each
+// member has one fault at a time. If there are several members, at least one member has no fault at
+// any time.
 func (w *World) schedule() []step {
 	rnd := rand.New(rand.NewPCG(w.seed, 3))
 	kinds := w.o.Faults.kinds()
@@ -50,7 +51,6 @@ func (w *World) schedule() []step {
 	return out
 }
 
-// kinds returns the kinds in the set.
 func (f Faults) kinds() []Faults {
 	var out []Faults
 	for k := Pause; k <= Crash; k <<= 1 {

@@ -31,7 +31,7 @@ func TestFollower(t *testing.T) {
 	tenuretest.Run(t, &tenuretest.Options{Seeds: 10}, accounts(false))
 }
 
-// planted is the application with a bug: its effect on the board is outside the fence.
+// planted is the application with a bug: its effect on the board is not fenced.
 func planted(w *tenuretest.World) {
 	b := &board{}
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error { return run(ctx, m, b) })
@@ -42,7 +42,7 @@ func planted(w *tenuretest.World) {
 	}
 }
 
-// find is the first of 100 seeds that fails.
+// find returns the first of 100 seeds that fails.
 func find(t *testing.T, o *tenuretest.Options, scenario func(*tenuretest.World)) (seed int, failures, events []string) {
 	t.Helper()
 	for seed := 1; seed <= 100; seed++ {
@@ -53,9 +53,8 @@ func find(t *testing.T, o *tenuretest.Options, scenario func(*tenuretest.World))
 	return 0, nil, nil
 }
 
-// Each bug is found within 100 seeds, by the faults that can show it, and every replay
-// is the same: the failure, and what happened before it. What happened at one instant
-// may be in another order.
+// Each bug is found within 100 seeds, by the faults that can show it. Every replay has the same
+// failure after the same events. Events at one instant may be in a different order.
 func TestPlantedBugs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -91,8 +90,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// A member that is not stopped between its check and its effect makes none under a
-// superseded lease: the leases hold.
+// If a member is not stopped between its check and its effect, it performs no effect under a
+// superseded lease, because leases are exclusive.
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
 	o := &tenuretest.Options{Faults: tenuretest.Cut | tenuretest.Crash | tenuretest.LostReply}
@@ -104,8 +103,9 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-// What a failing test prints, and that the command in it plays the same again; and a
-// control that does not fail. The tests that fail run in another process.
+// This test checks the output of a failing test, and that the printed command replays the same
+// events. The test also checks a control whose scenario does not fail. The failing tests run in
+// another process.
 func TestFailuresSayHow(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TENURETEST_FAIL") != "" {

@@ -16,10 +16,10 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxEvents is the number of latest events that a failure shows.
+// maxEvents is the number of recent events that a failure shows.
 const maxEvents = 60
 
-// World is one play of a scenario: a store, its members, and their faults. Only the scenario's
+// World is one play of a scenario, with a store, its members, and their faults. Only the scenario's
 // goroutine may call its methods, except Logf, Errorf and Control, which are safe for concurrent
 // use.
 type World struct {
@@ -30,10 +30,10 @@ type World struct {
 	rnd     *rand.Rand
 	start   time.Time
 	store   *memory.Store
-	backend core.Backend // the scenario's, without faults
+	backend core.Backend // the store without faults, for the scenario's checks
 	slots   []*slot
-	late    sync.WaitGroup // requests that arrive after their caller gave up
-	effects sync.Mutex     // held while an effect of Do is made
+	late    sync.WaitGroup // requests that arrive after their callers gave up
+	effects sync.Mutex     // held while an effect of Do is in progress
 	stopped bool
 
 	mu       sync.Mutex
@@ -58,20 +58,20 @@ const namespace = "tenuretest"
 // Seed returns the current seed.
 func (w *World) Seed() uint64 { return w.seed }
 
-// Rand returns a random source that depends on the seed, for the scenario's own choices.
+// Rand returns a random source, which depends on the seed, for the scenario's choices.
 func (w *World) Rand() *rand.Rand { return w.rnd }
 
 // Control reports whether this play is a control, on a store without a fence.
 func (w *World) Control() bool { return w.control }
 
-// Backend returns the store without faults, for the scenario's checks. The world closes it.
+// Backend returns the store without faults, for the scenario's checks. The World closes the store.
 func (w *World) Backend() core.Backend { return w.backend }
 
-// Start starts n members, each in its own goroutine. main does what a process does from its start
-// until ctx ends, as if at SIGTERM. It makes an Elector on m.Backend, runs it, and returns when
-// everything has ended. After a crash, Start calls main again with another Member. If a member
-// that did not crash returns an error, the scenario fails. Before Start, make the objects that
-// outlive a process.
+// Start starts n members, each in a separate goroutine. The function main represents a process.
+// This function creates an Elector on m.Backend, runs the Elector until ctx ends (as on SIGTERM),
+// and returns when everything has ended. After a crash, Start calls main again with another Member.
+// If a member that did not crash returns an error, the scenario fails. Before Start, create the
+// objects that outlive a process.
 func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 	for range n {
 		s := &slot{w: w, node: fmt.Sprintf("m%d", len(w.slots)+1), main: main}
@@ -80,9 +80,9 @@ func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 	}
 }
 
-// Play plays faults for Options.Length in the time of the bubble. Then it ends all faults, and
-// starts members that are down. If there are two or more members, at any time at least one has no
-// fault.
+// Play injects faults for Options.Length, in bubble time. Afterwards, Play ends all faults, and
+// starts the members that are down. If there are two or more members, at least one member has no
+// fault at any time.
 func (w *World) Play() {
 	w.note("faults begin")
 	for _, s := range w.schedule() {
@@ -95,8 +95,9 @@ func (w *World) Play() {
 	w.note("all faults are over")
 }
 
-// Look calls f while no member runs and no effect of Do is made, so f may read state that they
-// share. After Stop, Look is not needed.
+// Look calls f while no member runs and no effect of Do is in progress. During the call, f may
+// therefore read state that members and effects share. After Stop, the scenario may read this state
+// without Look.
 func (w *World) Look(f func()) {
 	synctest.Wait()
 	w.effects.Lock()
@@ -104,8 +105,8 @@ func (w *World) Look(f func()) {
 	f()
 }
 
-// Await waits until cond is true, for at most 1000 TTL in the time of the bubble. If cond is
-// still false, the scenario fails and ends. Await calls cond as Look calls f.
+// Await waits until cond is true, for at most 1000 TTLs in bubble time. If cond is still false, the
+// scenario fails and ends. Await calls cond in the same way as Look calls f.
 func (w *World) Await(what string, cond func() bool) {
 	step := w.o.TTL / 20
 	for range 20 * 1000 {
@@ -119,8 +120,8 @@ func (w *World) Await(what string, cond func() bool) {
 	w.Fatalf("not within %v: %s", 1000*w.o.TTL, what)
 }
 
-// Stop stops all members in an orderly way and waits until they have ended. Nothing can be started
-// after it.
+// Stop shuts down all members in an orderly way, and waits until all of them have ended. After
+// Stop, no member can start.
 func (w *World) Stop() {
 	if w.stopped {
 		return
@@ -139,7 +140,6 @@ func (w *World) Stop() {
 	w.late.Wait()
 }
 
-// end stops members that still run.
 func (w *World) end() {
 	w.Stop()
 	if err := w.backend.Close(); err != nil {
@@ -147,7 +147,7 @@ func (w *World) end() {
 	}
 }
 
-// Errorf marks the scenario as failed. The scenario continues.
+// Errorf marks the scenario as failed. The scenario continues after Errorf.
 func (w *World) Errorf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.mu.Lock()
@@ -162,8 +162,8 @@ func (w *World) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// FailNow ends a failed scenario. With Errorf and Helper, it makes a World work with assertion
-// libraries.
+// FailNow ends a failed scenario. With Errorf, FailNow and Helper, a World can be passed to
+// assertion libraries.
 func (w *World) FailNow() { runtime.Goexit() }
 
 // Helper does nothing.
@@ -183,7 +183,6 @@ func (w *World) note(format string, args ...any) {
 	w.events = append(w.events, line)
 }
 
-// story returns the events, and how to play them again.
 func (w *World) story(test string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "play it again, in this package's folder: %s\n", replay(test))
@@ -200,8 +199,8 @@ func (w *World) sleepUntil(at time.Duration) {
 	time.Sleep(at - time.Since(w.start))
 }
 
-// draw returns a number from 0 to n-1. It depends on the seed, the instant and the purpose, but not
-// on the order in which goroutines draw.
+// draw returns a number from 0 to n-1. The number depends on the seed, the time and the purpose,
+// but not on the order in which goroutines draw.
 func (w *World) draw(n int64, what ...any) int64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, w.seed, "\x00", int64(time.Since(w.start)))

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/fence/fencegrpc"
 )
 
-// ledger stands for your own service. It serves health checks, whose code comes with gRPC.
+// ledger represents your own service. It serves health checks, whose code is part of gRPC.
 type ledger struct {
 	grpc_health_v1.UnimplementedHealthServer
 }
@@ -29,7 +29,7 @@ func (ledger) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (
 	return &grpc_health_v1.HealthCheckResponse{}, nil
 }
 
-// A server refuses the call of a former leader, whose token is lower than one that it has seen.
+// A server refuses a call from a former leader, because it has already seen a higher token.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -51,7 +51,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	client := grpc_health_v1.NewHealthClient(conn)
-	for _, f := range []driver.Fence{ // each as Lease.Fence has it
+	for _, f := range []driver.Fence{ // each as Lease.Fence returns it
 		{Shard: "ledger", Session: "b", Token: 6},
 		{Shard: "ledger", Session: "a", Token: 5},
 	} {

@@ -1,6 +1,6 @@
-// Package fencegrpc carries fences through gRPC. The client's interceptors send the fence in the
-// call's context (fence.NewContext) as metadata. The server's interceptors let a call pass only if
-// the server's Mark admits the fence.
+// Package fencegrpc transmits fences over gRPC. The client's interceptors send the fence in the
+// call's context (fence.NewContext) as metadata. The server's interceptors pass a call to its
+// handler only if the server's Mark admits the fence.
 //
 //	conn, err := grpc.NewClient(addr,
 //		grpc.WithUnaryInterceptor(fencegrpc.UnaryClient()),
@@ -9,28 +9,29 @@
 //	in := fencegrpc.NewServer(mark, nil)
 //	grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 //
-// A refused call ends with FailedPrecondition and the details of the refusal, which [Error] turns
-// back into a *fence.RefusedError. Other calls end with:
+// A refused call ends with FailedPrecondition. The status details contain an ErrorInfo, in the
+// domain tenure.fence, that describes the refusal. [Error] converts this ErrorInfo back into a
+// *fence.RefusedError. Other calls that do not pass end with one of these codes:
 //
 //   - PermissionDenied and a *fence.ForeignError, if leases of the shard may not write to the
 //     resource
 //   - InvalidArgument, if the call has no fence
 //   - Unavailable, if the mark could not be checked
 //
-// The server checks a stream's fence again with each message that it receives. The effect of a
-// message lasts from its receipt until the handler asks for the next message or returns. Messages
-// that the handler sends during an effect pass, since the effect was admitted. Messages that it
-// sends at other times are checked too; if the lease was superseded, the stream ends with Aborted.
-// A refusal covers one message only. Earlier messages may have been applied, so a handler
-// acknowledges each one.
+// The server checks a stream's fence again for each message that it receives. A message's effect
+// lasts from the message's receipt until the handler asks for the next message or returns. Messages
+// that the handler sends during an effect pass without a check, because the effect was admitted.
+// The server also checks messages that the handler sends outside an effect. If the lease was
+// superseded, the stream ends with Aborted. A refusal concerns only one message, and earlier
+// messages may have been applied. Therefore, a handler should acknowledge each message.
 //
-// If a higher token supersedes a call, the call's context ends. On a stream, a SendMsg that has
-// waited a second for its client fails. A handler that waits for neither delays the higher token
-// for up to fence.Options.Wait.
+// If a higher token supersedes a call, the call's context ends. If the client of a stream does not
+// read, a SendMsg then fails after one second. A handler that ignores the context and the failed
+// SendMsg delays the higher token for up to fence.Options.Wait.
 //
 // A fence is a claim, not a credential. Any caller of the server can permanently raise a mark to
-// any token, and so lock out the rightful owner. Authenticate callers before these interceptors
-// run, and name the resource on the server's side ([Options].Resource).
+// any token, and thereby lock out the rightful owner. Authenticate callers before these
+// interceptors run, and let the server choose the resource ([Options].Resource).
 package fencegrpc
 
 import (
@@ -50,21 +51,20 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// Key is the metadata key that carries a fence, in the form of fence.Format.
+// Key is the metadata key of a fence. Its value is in the form that fence.Format returns.
 const Key = "tenure-fence"
 
-// The domain and reasons of the ErrorInfo in a refused call's status.
 const (
-	Domain        = "tenure.fence"
-	Reason        = "FENCE_REFUSED"
-	ReasonForeign = "FENCE_FOREIGN" // another shard's resource
+	domain        = "tenure.fence"
+	reasonRefused = "FENCE_REFUSED"
+	reasonForeign = "FENCE_FOREIGN" // the resource belongs to another shard
 )
 
-// sendTime limits how long a superseded stream may take to send the replies of its last effect.
+// sendTime is how long a superseded stream may take to send its last effect's replies.
 const sendTime = time.Second
 
-// UnaryClient returns an interceptor that sends the fence in the call's context. A call without a
-// fence passes unchanged.
+// UnaryClient returns an interceptor that sends the fence in the call's context. If a call has no
+// fence, the interceptor passes the call on unchanged.
 func UnaryClient() grpc.UnaryClientInterceptor {
 	return func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
@@ -74,7 +74,7 @@ func UnaryClient() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient returns an interceptor that does the same for streams as UnaryClient.
+// StreamClient is like UnaryClient, but for streams.
 func StreamClient() grpc.StreamClientInterceptor {
 	return func(
 		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
@@ -95,28 +95,30 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Options configure a Server. A nil Options works.
+// Options configure a Server. A nil *Options is valid.
 type Options struct {
-	// Resource returns the resource that a call writes to. Default: the shard of its fence, which
-	// the caller chooses. Set Resource, unless every caller may write to every shard.
+	// Resource returns the resource to which a call writes. The default is the shard of the call's
+	// fence, which the caller chooses. Set Resource unless every caller may write to every shard.
 	Resource func(ctx context.Context, method string, f driver.Fence) string
-	// Unfenced, if not nil, reports whether a call to a method, given by its full name, may pass
-	// without a fence. An example is a read. Default: no call passes.
+	// Unfenced, if not nil, reports whether calls to a method, such as a read, may pass without a
+	// fence. Its argument is the method's full name. By default, every call needs a fence.
 	Unfenced func(method string) bool
-	// MayWrite, if not nil, must also allow each call that the Mark's own MayWrite allows. It can
-	// check the authenticated caller, for example. Other calls end with PermissionDenied.
+	// MayWrite, if not nil, checks each call in addition to the Mark's fence.Options.MayWrite. For
+	// example, MayWrite can check the authenticated caller. If MayWrite returns false, the call
+	// ends with PermissionDenied.
 	MayWrite func(ctx context.Context, method string, f driver.Fence, resource string) bool
 }
 
-// Server provides the interceptors of a server. It is safe for concurrent use.
+// Server provides a server's interceptors. A Server is safe for concurrent use.
 type Server struct {
 	mark *fence.Mark
 	opts Options
 }
 
-// NewServer returns a Server that checks calls with a Mark, which the caller still owns. Its
-// interceptors do not authenticate, and a caller can raise a mark permanently. Put an
-// authenticating interceptor before them, and set Options.Resource.
+// NewServer returns a Server that checks calls with a Mark. The caller still owns the Mark. The
+// Server's interceptors do not authenticate callers, and any caller can raise a mark permanently.
+// Therefore, put an authenticating interceptor in front of these interceptors, and set
+// Options.Resource.
 func NewServer(m *fence.Mark, o *Options) *Server {
 	s := &Server{mark: m}
 	if o != nil {
@@ -195,8 +197,8 @@ func (s *Server) incoming(
 	return f, resource, true, nil
 }
 
-// A stream's handler uses it as gRPC demands: one goroutine receives, and one goroutine, the same
-// or another, sends.
+// stream is a grpc.ServerStream that checks the fence for each message. As gRPC requires, one
+// goroutine receives from a stream, and the same or another goroutine sends.
 type stream struct {
 	grpc.ServerStream
 	ctx      context.Context
@@ -204,23 +206,24 @@ type stream struct {
 	mark     *fence.Mark
 	resource string
 	fence    driver.Fence
-	end      func() // leaves the effect of the last message; nil outside an effect
-	// inside is the context of the current effect, nil outside an effect.
+	end      func() // ends the effect of the last message; nil outside an effect
+	// Between effects, the pointer inside is nil.
 	inside atomic.Pointer[context.Context]
 	stuck  atomic.Bool // a SendMsg was abandoned
 }
 
-// Context returns the context that carries the fence. It ends when a higher token is admitted
-// during the effect of a message.
+// Context returns the context that carries the fence. The context ends when a higher token is
+// admitted during the effect of a message.
 func (s *stream) Context() context.Context { return s.ctx }
 
-// RecvMsg ends the effect of the last message, and admits that of the next.
+// RecvMsg ends the previous message's effect and admits the next message's effect.
 func (s *stream) RecvMsg(m any) error {
 	s.leave()
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	// s.ctx is not passed: if a higher token has ended it, Enter reports a failure of the storage.
+	// With s.ctx instead, Enter would report a storage failure after a higher token has ended
+	// s.ctx.
 	inside, end, err := s.mark.Enter(s.ServerStream.Context(), s.resource, s.fence)
 	if err != nil {
 		return toStatus(err)
@@ -234,9 +237,9 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// SendMsg sends the messages of an admitted effect, because the caller would repeat an effect
-// without an acknowledgement. At other times, it refuses to send under a superseded lease. Its
-// error does not say whether earlier effects happened.
+// SendMsg sends an admitted effect's messages even if the lease was superseded, because the caller
+// would repeat an unacknowledged effect. Outside an effect, SendMsg refuses to send under a
+// superseded lease. The error does not show whether earlier effects took place.
 func (s *stream) SendMsg(m any) error {
 	inside := s.inside.Load()
 	if s.stuck.Load() {
@@ -259,9 +262,9 @@ func (s *stream) SendMsg(m any) error {
 	return s.sendInside(*inside, m)
 }
 
-// sendInside abandons a client that does not read within sendTime after the effect is superseded.
-// gRPC has no deadline for this. The remaining goroutine ends with the stream, as soon as the
-// handler has returned.
+// sendInside sends a message, but gives up if the client does not read within sendTime after the
+// effect was superseded. gRPC has no deadline for this case. A goroutine that is still sending ends
+// when the handler has returned, because the stream then ends.
 func (s *stream) sendInside(inside context.Context, m any) error {
 	sent := make(chan error, 1)
 	go func() { sent <- s.ServerStream.SendMsg(m) }()
@@ -294,7 +297,7 @@ func (s *stream) leave() {
 
 func toStatus(err error) error {
 	if e, ok := errors.AsType[*fence.ForeignError](err); ok {
-		return withDetails(codes.PermissionDenied, e, ReasonForeign,
+		return withDetails(codes.PermissionDenied, e, reasonForeign,
 			map[string]string{"resource": e.Resource, "fence": fence.Format(e.Fence)})
 	}
 	if errors.Is(err, fence.ErrBusy) {
@@ -302,10 +305,10 @@ func toStatus(err error) error {
 	}
 	e, ok := errors.AsType[*fence.RefusedError](err)
 	if !ok {
-		// A storage's error may name hosts and users, so clients do not get it.
+		// A storage's error may contain host and user names, so clients do not receive it.
 		return status.Error(codes.Unavailable, "the fence could not be checked; its message was not applied; try again")
 	}
-	return withDetails(codes.FailedPrecondition, e, Reason, map[string]string{
+	return withDetails(codes.FailedPrecondition, e, reasonRefused, map[string]string{
 		"resource": e.Resource, "fence": fence.Format(e.Fence),
 		"current_shard": string(e.Current.Shard), "current_holder": string(e.Current.Session),
 		"current_token": strconv.FormatInt(int64(e.Current.Token), 10),
@@ -313,7 +316,7 @@ func toStatus(err error) error {
 }
 
 func withDetails(code codes.Code, err error, reason string, metadata map[string]string) error {
-	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain,
+	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: domain,
 		Metadata: metadata})
 	if detailErr != nil {
 		return status.Error(code, err.Error())
@@ -321,9 +324,8 @@ func withDetails(code codes.Code, err error, reason string, metadata map[string]
 	return st.Err()
 }
 
-// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error carries, or err
-// itself if it carries neither. On a stream, the error concerns the refused message, not earlier
-// ones.
+// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error contains. If err
+// contains neither, Error returns err. On a stream, the error concerns only the refused message.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {
@@ -331,7 +333,7 @@ func Error(err error) error {
 	}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.GetDomain() != Domain {
+		if !ok || info.GetDomain() != domain {
 			continue
 		}
 		md := info.GetMetadata()
@@ -340,9 +342,9 @@ func Error(err error) error {
 			return err
 		}
 		switch {
-		case st.Code() == codes.PermissionDenied && info.GetReason() == ReasonForeign:
+		case st.Code() == codes.PermissionDenied && info.GetReason() == reasonForeign:
 			return &fence.ForeignError{Resource: md["resource"], Fence: f}
-		case st.Code() != codes.FailedPrecondition || info.GetReason() != Reason:
+		case st.Code() != codes.FailedPrecondition || info.GetReason() != reasonRefused:
 			return err
 		}
 		token, parseErr := strconv.ParseInt(md["current_token"], 10, 64)

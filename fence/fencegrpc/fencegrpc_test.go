@@ -28,8 +28,8 @@ func lease(session string, token driver.Token) driver.Fence {
 	return driver.Fence{Shard: "ledger", Session: driver.SessionID(session), Token: token}
 }
 
-// setup serves /ledger/Write and the stream /ledger/Stream, which echo; a stream
-// waits after its answer to "wait" until its context ends.
+// setup serves /ledger/Write and the stream /ledger/Stream, which echo messages. After the answer
+// to "wait", a stream waits until its context ends.
 func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientConn {
 	t.Helper()
 	in := fencegrpc.NewServer(mark, o)
@@ -71,8 +71,9 @@ func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientCon
 	return conn
 }
 
-// echo answers "superseded" once more when it keeps a higher token waiting. After its effect it
-// answers "last" once more when there is no next message, and "flood" until it cannot.
+// echo answers "superseded" a further time while it keeps a higher token waiting. After the effect,
+// it answers "last" a further time when there is no next message, and answers "flood" until it
+// cannot send.
 func echo(_ any, s grpc.ServerStream) error {
 	for {
 		m := &wrapperspb.StringValue{}
@@ -169,8 +170,9 @@ func TestOptions(t *testing.T) {
 		!ok || *e != want {
 		t.Errorf("a caller that MayWrite refuses: %v", err)
 	}
-	if h, err := mark.Current(t.Context(), "/ledger/Write"); err != nil || h != lease("a", 5) {
-		t.Errorf("the mark is %v, %v", h, err)
+	err = mark.Admit(t.Context(), "/ledger/Write", lease("b", 4))
+	if e, ok := errors.AsType[*fence.RefusedError](err); !ok || e.Current != lease("a", 5) {
+		t.Errorf("a lower token: %v", err)
 	}
 }
 
@@ -189,8 +191,8 @@ func TestStorageFails(t *testing.T) {
 	}
 }
 
-// TestStream: an open stream is refused from the message on that follows a higher token. In the
-// middle of an effect its context ends.
+// TestStream: after a higher token was admitted, the next message of an open stream is refused. If
+// an effect is in progress, the effect's context ends.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	mark := fence.NewMark(&fence.Memory{}, nil)
@@ -223,7 +225,7 @@ func TestStream(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := mark.Seal(ctx, "ledger", lease("b", 6)); err != nil { // an idle stream holds nobody up
+	if err := mark.Seal(ctx, "ledger", lease("b", 6)); err != nil { // an idle stream delays no higher token
 		t.Fatal(err)
 	}
 	send(idle, "y")
@@ -253,7 +255,7 @@ func TestStalledStream(t *testing.T) {
 		err = s.SendMsg(wrapperspb.String("flood"))
 	}
 	if err == nil {
-		err = s.RecvMsg(&wrapperspb.StringValue{}) // it is inside its effect, and sends the next
+		err = s.RecvMsg(&wrapperspb.StringValue{}) // the handler is inside its effect, and sends the next message
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -272,8 +274,8 @@ func TestStalledStream(t *testing.T) {
 	}
 }
 
-// TestAcknowledged: the error for an applied message never says that it was not applied, with a
-// storage that checks its context.
+// TestAcknowledged: if the storage checks its context, the error for an applied message never
+// states that the message was not applied.
 func TestAcknowledged(t *testing.T) {
 	t.Parallel()
 	marks, err := fence.OpenFile(filepath.Join(t.TempDir(), "marks"))

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/tenurefx/service"
 )
 
-// A service serves its shards from start to stop. Most programs end with Run instead.
+// A service serves its shards from start to stop. Most programs call Run instead of Start and Stop.
 func ExampleModule() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -1,15 +1,15 @@
-// Package service makes a whole sharded service from one function and one file:
+// Package service makes a complete sharded service from one function and one configuration file:
 //
 //	fx.New(service.Module("service.yaml", serve, postgres.Opener())).Run()
 //
-// The file chooses the backend and the shards. If it has the key listen, the process serves HTTP
-// at that address. The board and the probes are below /tenure/ (package tenurehttp), and the
-// metrics at /metrics (package tenureprom). The listener starts first and stops last, so that the
-// probes work during the whole stop.
+// The file specifies the backend and the shards. If the file contains the key listen, the process
+// serves HTTP at that address. The board and the probes are below /tenure/ (package tenurehttp),
+// and the metrics are at /metrics (package tenureprom). The listener starts first and stops last,
+// so the probes work until the shutdown is complete.
 //
-// The parts are those of package tenurefx. An application may add to them: hooks, followings,
-// *sharding.Options for what a file cannot express, a *slog.Logger, and its own metrics in the
-// prometheus.Registerer.
+// The service consists of the parts of package tenurefx. An application may add hooks, followings,
+// a *slog.Logger, and *sharding.Options for values that a file cannot express. The application may
+// also register metrics with the prometheus.Registerer.
 package service
 
 import (
@@ -36,21 +36,21 @@ import (
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
-// Limits of the listener. The board sets a deadline for each part of its streams, and limits their
-// number.
+// These are the limits of the listener. The board sets a deadline for each part of a stream, and
+// limits the number of streams.
 const (
-	readTime     = 10 * time.Second // of a request
-	writeTime    = 30 * time.Second // of an answer
-	idleTime     = time.Minute      // between two requests
-	shutdownTime = time.Second      // for requests under way when the process stops
-	maxHeader    = 16 << 10         // bytes
+	readTime     = 10 * time.Second // time limit for reading a request
+	writeTime    = 30 * time.Second // time limit for writing an answer
+	idleTime     = time.Minute      // maximum time between two requests on a connection
+	shutdownTime = time.Second      // time that requests in progress have when the process stops
+	maxHeader    = 16 << 10         // maximum size of a request's header, in bytes
 	maxConns     = 256
-	maxScrapes   = 4 // answers of /metrics under way; more get 503
+	maxScrapes   = 4 // maximum number of answers of /metrics in progress; further requests get 503
 )
 
-// Module returns the service. Its member serves each of its shards with serve, on the backend that
-// the file at path chooses among openers. If the file is invalid, fx reports it when the
-// application is made. fx logs only its errors, and has stop_timeout to stop the application.
+// Module returns the service. The function serve handles each shard of this member, on the backend
+// that the file at path selects from openers. If the file is invalid, fx.App.Err returns the error.
+// Fx logs only its errors, and stops the application within stop_timeout.
 func Module(path string, serve core.Handler, openers ...core.Opener) fx.Option {
 	c, err := config.Load(&config.LoadOptions{Path: path})
 	if err != nil {
@@ -65,7 +65,7 @@ func Module(path string, serve core.Handler, openers ...core.Opener) fx.Option {
 	return fx.Options(append(parts, tenurefx.Backends(openers...), tenurefx.Module(), tenurefx.Sharding())...)
 }
 
-// failures makes fx log only its errors.
+// failures makes fx log only errors.
 func failures(p struct {
 	fx.In
 	Logger *slog.Logger `optional:"true"`
@@ -74,7 +74,7 @@ func failures(p struct {
 		p.Logger = slog.Default()
 	}
 	l := &fxevent.SlogLogger{Logger: p.Logger}
-	l.UseLogLevel(slog.LevelDebug) // of events that are no errors
+	l.UseLogLevel(slog.LevelDebug) // the level of events that are not errors
 	return l
 }
 
@@ -84,7 +84,7 @@ func listener(address string) fx.Option {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	return fx.Options(
-		// A hook that is appended before the Elector's stops after it.
+		// The module appends this hook before the Elector's hook, so the listener stops last.
 		fx.Module("tenure-listener", fx.Invoke(func(lc fx.Lifecycle, p struct {
 			fx.In
 			Logger *slog.Logger `optional:"true"`
@@ -104,7 +104,6 @@ func listener(address string) fx.Option {
 	)
 }
 
-// serving runs a server from start to stop.
 func serving(address string, h http.Handler, log *slog.Logger) fx.Hook {
 	if log == nil {
 		log = slog.Default()

@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-go/tenure/tenurefx/service"
 )
 
-// file writes a configuration with further keys, and returns its path.
+// file writes a configuration with additional keys, and returns its path.
 func file(t *testing.T, keys string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func serve(ctx context.Context, _ *core.Lease) error {
 	return nil
 }
 
-// at is a logger, and the address of the board that it was given.
+// at is a log handler that keeps the logged address of the board.
 type at struct {
 	slog.Handler
 	board chan string
@@ -55,8 +55,8 @@ func (a at) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestModule: with listen there are probes, board and metrics from start to stop, and a board that is open holds up
-// no stop.
+// TestModule: with the key listen, there are probes, the board and metrics from start to stop. An
+// open board does not delay the stop.
 func TestModule(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
@@ -110,8 +110,8 @@ func TestModule(t *testing.T) {
 	}
 }
 
-// TestFlood: connections that send nothing keep nobody out for longer than a request may take, and none is held up by
-// a stop.
+// TestFlood: connections that send nothing block clients for at most the time limit of a request,
+// and do not delay a stop.
 func TestFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes as long as a request may take")
@@ -148,7 +148,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestRefused: mistakes are reported when the application is made or started, and name the key.
+// TestRefused: mistakes are reported when the application is created or started, with the name of
+// the key.
 func TestRefused(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
