@@ -62,14 +62,14 @@ quick-race: ## Tests of the core under the race detector
 	$(GOTEST) $(STRIPPED) $(RACE) -short -timeout=30m -p=2 ./core ./core/driver
 race: ## The other packages that start no server, at their short size, under the race detector, but for the longest simulations
 	$(say-race)
-	$(GOTEST) $(RACE) -short -timeout=30m -p=2 -parallel=4 -skip='^Test(Bombs|DayFindsFaults|Quarantine|SameSeedSameDay)$$' \
+	$(GOTEST) $(RACE) -short -timeout=30m -p=3 -parallel=4 -skip='^Test(Bombs|DayFindsFaults|Quarantine|SameSeedSameDay)$$' \
 		$(call but,./core ./core/driver ./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
 explore: ## The packages that -short cuts, whole, without the race detector; the suite cuts nothing
-	$(LESS_GC) $(GOTEST) -timeout=30m -p=2 -parallel=4 -skip='^Test(Conformance|MassDeathOfHundreds|Browser|System|Control)' $(CUT)
+	$(LESS_GC) $(GOTEST) -timeout=30m -p=3 -parallel=4 -skip='^Test(Conformance|MassDeathOfHundreds|Browser|System|Control)' $(CUT)
 stores: ## The conformance suite and faults on real servers, at their short sizes
 	$(GOTEST) -short -timeout=30m -p=3 -parallel=4 -skip='^Test(System|Control)' $(STORES)
 system: ## Real processes and faults: a seed on each store, and the control that must fail
-	.ci/named '^Test(System|Control)$$' -timeout=30m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=1
+	.ci/named '^Test(System|Control)$$' -timeout=30m -p=2 ./internal/proof/system $(SERVED) -args -system.seeds=1
 programs: ## Commands and deployments on every store; the programs and the facts of the pages
 	$(GOTEST) -timeout=30m -p=2 -parallel=8 -skip='^TestBrowser' $(PROGRAMS)
 	.ci/named '^Test(Readme|Report)$$' -timeout=30m ./cmd/demo
