@@ -42,7 +42,9 @@ func (d *Database) exec(ctx context.Context, statements ...string) error {
 // rolledBack reports whether the error's text holds the SQLSTATE of a deadlock or of a failed
 // serialization, which a Galera node also returns when it certifies a commit.
 func rolledBack(err error) bool {
-	return strings.Contains(err.Error(), "40001") || strings.Contains(err.Error(), "40P01")
+	text := err.Error()
+	return strings.Contains(text, "(40001)") || // MySQL and MariaDB
+		strings.Contains(text, "SQLSTATE 40001") || strings.Contains(text, "SQLSTATE 40P01")
 }
 
 func (d *Database) execOnce(ctx context.Context, statements []string) error {
