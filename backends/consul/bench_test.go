@@ -32,38 +32,12 @@ func openOn(t testing.TB, server *servers.Server, namespace string, count *traff
 
 func fresh() string { return "test/" + rand.Text() }
 
-func join(t testing.TB, b driver.Backend, node string) driver.Session {
-	t.Helper()
-	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node,
-		TTL: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func claims(n int) []driver.Claim {
-	c := make([]driver.Claim, n)
-	for i := range c {
-		c[i].Shard = driver.ShardID(fmt.Sprintf("shard-%05d", i))
-	}
-	return c
-}
-
 // acquire makes claims that must all be granted.
 func acquire(t testing.TB, s driver.Session, batch []driver.Claim) (fences []driver.Fence, next []driver.Claim) {
 	t.Helper()
-	results, err := s.Acquire(t.Context(), batch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range results {
-		if r.Err != nil {
-			t.Fatalf("%+v: %v", batch[i], r.Err)
-		}
+	results, next := sqlfault.Acquire(t, s, batch)
+	for _, r := range results {
 		fences = append(fences, r.Fence)
-		next = append(next, driver.Claim{Shard: r.Fence.Shard,
-			Seen: driver.Owner{Session: r.Fence.Session, Token: r.Fence.Token}})
 	}
 	return fences, next
 }
@@ -78,11 +52,7 @@ func entry1(f driver.Fence, number driver.WriteNo, payloads ...[]byte) driver.Wr
 
 func commit(t testing.TB, s driver.Session, w driver.Write) driver.Head {
 	t.Helper()
-	r, err := s.Commit(t.Context(), []driver.Write{w})
-	if err != nil || r[0].Err != nil {
-		t.Fatal(err, r)
-	}
-	return r[0].Head
+	return sqlfault.Commit(t, s, w).Head
 }
 
 // observed waits until a backend has seen the owner of a shard.
@@ -109,18 +79,18 @@ func BenchmarkAcquire10000(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
-			s := join(b, openOn(b, server, fresh(), new(traffic)), "n")
+			s := sqlfault.Join(b, openOn(b, server, fresh(), new(traffic)), "n")
 			b.StartTimer()
-			acquire(b, s, claims(10_000))
+			acquire(b, s, sqlfault.Claims(10_000))
 		}
 	})
 	b.Run("takeover", func(b *testing.B) {
 		be := openOn(b, server, fresh(), new(traffic))
-		s := join(b, be, "n0")
-		_, next := acquire(b, s, claims(10_000))
+		s := sqlfault.Join(b, be, "n0")
+		_, next := acquire(b, s, sqlfault.Claims(10_000))
 		for i := 0; b.Loop(); i++ {
 			b.StopTimer()
-			successor := join(b, be, fmt.Sprint("n", i+1))
+			successor := sqlfault.Join(b, be, fmt.Sprint("n", i+1))
 			view, err := be.Observe(b.Context(), driver.ObserveQuery{Beats: []driver.Beat{{Session: s.ID()}}})
 			if err != nil || len(view.Beats) != 1 {
 				b.Fatal(err, view)
@@ -149,9 +119,9 @@ func BenchmarkHandOver(b *testing.B) {
 	var sides [2]side
 	for i := range sides {
 		be := openOn(b, server, ns, new(traffic))
-		sides[i] = side{b: be, s: join(b, be, fmt.Sprint("n", i))}
+		sides[i] = side{b: be, s: sqlfault.Join(b, be, fmt.Sprint("n", i))}
 	}
-	fences, _ := acquire(b, sides[0].s, claims(1))
+	fences, _ := acquire(b, sides[0].s, sqlfault.Claims(1))
 	fence := fences[0]
 	for i := range sides {
 		sides[i].cursor = observed(b, sides[i].b, "", fence)
@@ -191,8 +161,8 @@ func BenchmarkCommit(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	for _, n := range []int{1, 64, 100} {
 		b.Run(fmt.Sprintf("append%d", n), func(b *testing.B) {
-			s := join(b, openOn(b, server, fresh(), new(traffic)), "n1")
-			fences, _ := acquire(b, s, claims(1))
+			s := sqlfault.Join(b, openOn(b, server, fresh(), new(traffic)), "n1")
+			fences, _ := acquire(b, s, sqlfault.Claims(1))
 			payloads := make([][]byte, n)
 			for i := range payloads {
 				payloads[i] = make([]byte, 128)
@@ -213,7 +183,7 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 func BenchmarkBeat(b *testing.B) {
-	s := join(b, openOn(b, pool.Get(b, servers.Consul, nil), fresh(), new(traffic)), "n1")
+	s := sqlfault.Join(b, openOn(b, pool.Get(b, servers.Consul, nil), fresh(), new(traffic)), "n1")
 	for b.Loop() {
 		if err := s.Beat(b.Context()); err != nil {
 			b.Fatal(err)
@@ -225,8 +195,8 @@ func BenchmarkBeat(b *testing.B) {
 // process has the entry. It also measures the bytes that the follower received for the entry.
 func BenchmarkTail(b *testing.B) {
 	server, ns := pool.Get(b, servers.Consul, nil), fresh()
-	s := join(b, openOn(b, server, ns, new(traffic)), "n1")
-	fences, _ := acquire(b, s, claims(1))
+	s := sqlfault.Join(b, openOn(b, server, ns, new(traffic)), "n1")
+	fences, _ := acquire(b, s, sqlfault.Claims(1))
 	count := new(traffic)
 	follower := openOn(b, server, ns, count)
 	page, err := follower.TailLog(b.Context(), "", 100)

@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -207,7 +208,7 @@ func TestRunTimePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	last, _ := acquire(t, join(t, b, "n1"), claims(1))
+	last, _ := acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	if err := remove("app/!state/"); err != nil {
 		t.Errorf("deleting all shards and members: %v", err)
 	}
@@ -225,7 +226,7 @@ func TestRunTimePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer later.Close()
-	if anew, _ := acquire(t, join(t, later, "n3"), claims(1)); anew[0].Token <= last[0].Token {
+	if anew, _ := acquire(t, sqlfault.Join(t, later, "n3"), sqlfault.Claims(1)); anew[0].Token <= last[0].Token {
 		t.Errorf("token %d after %d, when the record was removed", anew[0].Token, last[0].Token)
 	}
 }
@@ -285,8 +286,8 @@ func TestTokenRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s := join(t, b, "n1")
-	acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	acquire(t, s, sqlfault.Claims(1))
 	write("11111111-2222-3333-4444-555555555555")
 	err = s.Beat(t.Context())
 	if !errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrSessionLost) {
@@ -311,7 +312,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	acquire(t, join(t, b, "n1"), claims(1))
+	acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	other := servers.New(t, servers.Consul, &servers.Options{TLS: servers.TLSServer})
 	for name, change := range map[string]func(*Config){
 		"plaintext":      func(c *Config) { c.TLS = false },
@@ -397,7 +398,7 @@ func TestAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, join(t, b, "n1"), claims(1))
+	acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
@@ -415,7 +416,7 @@ func TestPathPrefix(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		acquire(t, join(t, b, "n1"), claims(1))
+		acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
@@ -427,8 +428,8 @@ func TestGuardOps(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
 	b := openOn(t, server, fresh(), new(traffic))
-	former, successor := join(t, b, "n1"), join(t, b, "n2")
-	fences, next := acquire(t, former, claims(1))
+	former, successor := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
+	fences, next := acquire(t, former, sqlfault.Claims(1))
 	guard, err := b.GuardOps(t.Context(), fences[0])
 	if err != nil {
 		t.Fatal(err)
@@ -460,7 +461,7 @@ func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	server, ns := pool.Get(t, servers.Consul, nil), fresh()
 	before := openOn(t, server, ns, new(traffic))
-	s := join(t, before, "n1")
+	s := sqlfault.Join(t, before, "n1")
 	c, err := client(server)
 	if err != nil {
 		t.Fatal(err)
@@ -472,7 +473,7 @@ func TestRaiseFloor(t *testing.T) {
 	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("a heartbeat of before: %v, want ErrStoreChanged", err)
 	}
-	fences, _ := acquire(t, join(t, openOn(t, server, ns, new(traffic)), "n2"), claims(1))
+	fences, _ := acquire(t, sqlfault.Join(t, openOn(t, server, ns, new(traffic)), "n2"), sqlfault.Claims(1))
 	if fences[0].Token <= floor {
 		t.Errorf("token %d, want one above %d", fences[0].Token, floor)
 	}

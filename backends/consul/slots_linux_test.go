@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // sockets lists the sockets to a port of this host that belong to a process. A socket that is being
@@ -48,7 +49,7 @@ func sockets(t *testing.T, port int) map[string]bool {
 
 // load makes concurrent calls of all kinds until it has made some commits, and cancels many calls.
 func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, commits int64, seen func() bool) {
-	other := join(t, b, "n2")
+	other := sqlfault.Join(t, b, "n2")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
@@ -150,8 +151,8 @@ func TestConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := join(t, b, "n1")
-		fences, _ := acquire(t, s, claims(shards))
+		s := sqlfault.Join(t, b, "n1")
+		fences, _ := acquire(t, s, sqlfault.Claims(shards))
 		load(t, b, s, fences, 100, func() bool { return most.Load() >= 3 }) // writes, heartbeats, queries
 		close(stop)
 		<-counted

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestReadsNeedMajority reads from a server whose peers are stopped, before the server notices. The
@@ -64,8 +65,8 @@ func readsNeedMajority(t *testing.T, members []*servers.Server, at int, weak *ap
 		return err
 	})
 	defer b.Close()
-	s := join(t, b, "n1")
-	fences, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	fences, _ := acquire(t, s, sqlfault.Claims(1))
 	shard := fences[0].Shard
 	for i, other := range members {
 		if i == at {

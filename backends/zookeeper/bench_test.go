@@ -15,44 +15,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-func join(t testing.TB, b driver.Backend, node string) driver.Session {
-	t.Helper()
-	m := driver.Member{Session: driver.SessionID(fmt.Sprintf("%s-%d", node, time.Now().UnixNano())), Node: node,
-		TTL: 10 * time.Second}
-	s, err := b.Join(t.Context(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// claims returns claims on n shards that were never held.
-func claims(n int) []driver.Claim {
-	out := make([]driver.Claim, n)
-	for i := range out {
-		out[i].Shard = driver.ShardID(fmt.Sprintf("shard-%05d", i))
-	}
-	return out
-}
-
-// acquire fails the test unless all claims are granted. It returns the claims with which another
-// member takes over.
-func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.AcquireResult, []driver.Claim) {
-	t.Helper()
-	res, err := s.Acquire(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := make([]driver.Claim, len(res))
-	for i, r := range res {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		next[i] = driver.Claim{Shard: r.Fence.Shard, Seen: driver.Owner{Session: r.Fence.Session, Token: r.Fence.Token}}
-	}
-	return res, next
-}
-
 // warmUps is the number of calls of BenchmarkAcquire10000 that do not count. The virtual machine of
 // a server that has just started still interprets its code. The first call is reported separately,
 // as cold-ms.
@@ -70,10 +32,10 @@ func BenchmarkAcquire10000(b *testing.B) {
 		once := func() time.Duration {
 			b.StopTimer()
 			be := fresh(b, server, "first")
-			s := join(b, be, "n")
+			s := sqlfault.Join(b, be, "n")
 			b.StartTimer()
 			start := time.Now()
-			acquire(b, s, claims(10_000))
+			sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
 			took := time.Since(start)
 			b.StopTimer()
 			name := be.Info().Namespace
@@ -93,13 +55,13 @@ func BenchmarkAcquire10000(b *testing.B) {
 	b.Run("takeover", func(b *testing.B) {
 		server := servers.New(b, servers.ZooKeeper, nil)
 		be := fresh(b, server, "takeover")
-		s := join(b, be, "n0")
-		_, next := acquire(b, s, claims(10_000))
+		s := sqlfault.Join(b, be, "n0")
+		_, next := sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
 		n := 0
 		once := func() time.Duration {
 			b.StopTimer()
 			n++
-			successor := join(b, be, fmt.Sprint("n", n))
+			successor := sqlfault.Join(b, be, fmt.Sprint("n", n))
 			if err := s.Close(b.Context()); err != nil {
 				b.Fatal(err)
 			}
@@ -108,7 +70,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 			}
 			b.StartTimer()
 			start := time.Now()
-			_, next = acquire(b, successor, next)
+			_, next = sqlfault.Acquire(b, successor, next)
 			s = successor
 			return time.Since(start)
 		}
@@ -189,9 +151,9 @@ func BenchmarkHandOver(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { be.Close() })
-			sides[i] = side{b: be, s: join(b, be, fmt.Sprint("n", i))}
+			sides[i] = side{b: be, s: sqlfault.Join(b, be, fmt.Sprint("n", i))}
 		}
-		granted, _ := acquire(b, sides[0].s, claims(1))
+		granted, _ := sqlfault.Acquire(b, sides[0].s, sqlfault.Claims(1))
 		fence := granted[0].Fence
 		learns := func(s *side) driver.Owner {
 			for {
@@ -333,7 +295,7 @@ func TestWatches(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper, nil)
 	owner := openOn(t, Options{}, server)
-	acquire(t, join(t, owner, "n1"), claims(10_000))
+	sqlfault.Acquire(t, sqlfault.Join(t, owner, "n1"), sqlfault.Claims(10_000))
 	idle := openOn(t, Options{}, server)
 	view, err := idle.Observe(t.Context(), driver.ObserveQuery{})
 	if err != nil || len(view.Shards) != 10_000 {
@@ -355,7 +317,7 @@ func TestWatches(t *testing.T) {
 			}
 		}
 	}()
-	join(t, owner, "n2")
+	sqlfault.Join(t, owner, "n2")
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // try repeats a call until it succeeds, as core does with heartbeats. Each attempt has its own time
@@ -82,8 +83,8 @@ func TestSessionExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	if n := sessions(t, server); n == 0 {
 		t.Fatal("no session")
 	}
@@ -134,8 +135,8 @@ func TestConnectionsLost(t *testing.T) {
 		conns = append(conns, conn)
 		return conn, nil
 	}}, server)
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	fence := granted[0].Fence
 	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
 	if err != nil {
@@ -169,7 +170,7 @@ func TestConnectionsLost(t *testing.T) {
 		t.Error(err)
 	}
 	// The watch also works again.
-	other := join(t, openOn(t, Options{}, server), "n2")
+	other := sqlfault.Join(t, openOn(t, Options{}, server), "n2")
 	try(t, "the watch", 5*time.Second, func(ctx context.Context) error {
 		v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 		if err == nil {
@@ -192,8 +193,8 @@ func TestLeaderLost(t *testing.T) {
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
 	members := cluster.Members()
 	b := openOn(t, Options{}, members...)
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	fence := granted[0].Fence
 	number := driver.WriteNo(0)
 	want := ""
@@ -270,8 +271,8 @@ func TestStoppedMember(t *testing.T) {
 	leader := leaderOf(t, members)
 	stopped := slices.IndexFunc(members, func(s *servers.Server) bool { return s != leader })
 	b := usingServer(t, members, stopped)
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	if err := s.Beat(bounded(t, ample.Time)); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +316,7 @@ func TestStoppedMember(t *testing.T) {
 			t.Fatal("calls wait for a server that is known to be silent")
 		}
 	}
-	other := join(t, openOn(t, Options{}, leader), "n2")
+	other := sqlfault.Join(t, openOn(t, Options{}, leader), "n2")
 	for _, call := range []func(ctx context.Context) error{
 		func(ctx context.Context) error {
 			err := commit(ctx, s, granted[0].Fence, 1, "a")
@@ -358,7 +359,7 @@ func TestSlowServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	s := join(t, b, "n1")
+	s := sqlfault.Join(t, b, "n1")
 	lk, err := b.store.reads.link(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -424,8 +425,8 @@ func TestQuorumLost(t *testing.T) {
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: []string{"tickTime = 200"}})
 	members := cluster.Members()
 	b := openOn(t, Options{}, members...)
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	for _, m := range members[:2] {
 		if err := m.Kill(t.Context()); err != nil {
 			t.Fatal(err)
@@ -468,15 +469,15 @@ func TestMadeAgain(t *testing.T) {
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	admin := client(t, server)
 	b := openOn(t, Options{}, server)
-	former := join(t, b, "n1")
-	granted, _ := acquire(t, former, claims(2))
+	former := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, former, sqlfault.Claims(2))
 	fence := granted[0].Fence
 	node := defaultRoot + "/" + t.Name() + "/!state/shard/" + string(fence.Shard)
 	if err := admin.Delete(node, -1); err != nil {
 		t.Fatal(err)
 	}
-	successor := join(t, openOn(t, Options{}, server), "n2")
-	res, err := successor.Acquire(t.Context(), claims(1))
+	successor := sqlfault.Join(t, openOn(t, Options{}, server), "n2")
+	res, err := successor.Acquire(t.Context(), sqlfault.Claims(1))
 	if err == nil {
 		err = res[0].Err
 	}
@@ -567,12 +568,12 @@ func TestPacketLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s := join(t, b, "n1")
-	many := claims(700)
+	s := sqlfault.Join(t, b, "n1")
+	many := sqlfault.Claims(700)
 	for i := range many {
 		many[i].Shard = driver.ShardID(fmt.Sprintf("%s%03d", long[:120], i))
 	}
-	granted, next := acquire(t, s, many)
+	granted, next := sqlfault.Acquire(t, s, many)
 	limits := b.Info().Limits
 	full := driver.Op{Kind: driver.OpAppend, Value: make([]byte, limits.WriteBytes)}
 	one := []driver.Write{{Fence: granted[0].Fence, Number: 1, Nonce: 1, Ops: []driver.Op{full}}}
@@ -582,7 +583,7 @@ func TestPacketLimit(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, join(t, b, "n2"), next)
+	sqlfault.Acquire(t, sqlfault.Join(t, b, "n2"), next)
 	if n := fit(make([]kv.Txn, 10), 10); n != 10 {
 		t.Errorf("%d of 10 empty transactions fit", n)
 	}
@@ -595,8 +596,8 @@ func TestLaggingFollower(t *testing.T) {
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
 	members := cluster.Members()
 	writer := openOn(t, Options{}, members[0])
-	s := join(t, writer, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, writer, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	readers := []*Backend{openOn(t, Options{}, members[0]), openOn(t, Options{}, members[1]),
 		openOn(t, Options{}, members[2])}
 	for n := driver.WriteNo(1); n <= 50; n++ {

@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestLostConnection: connections that are lost silently do not delay any process for long.
@@ -93,8 +94,8 @@ func TestLostLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { b.Close() })
-			s := join(t, b, "n1")
-			granted, _ := acquire(t, s, claims(1))
+			s := sqlfault.Join(t, b, "n1")
+			granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 			if err := s.Beat(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -124,7 +125,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	join(t, b, "n1")
+	sqlfault.Join(t, b, "n1")
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
@@ -147,8 +148,8 @@ func TestRights(t *testing.T) {
 	const root = "/rights" // its own: the maker of a root decides on its users
 	b := openOn(t, Options{Root: root, User: user.User(), Password: driver.Secret(user.Password()), Admins: []string{other}},
 		server)
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if res, _ := acquire(t, join(t, again, "n2"), []driver.Claim{{Shard: "another"}}); res[0].Fence.Token <= 1<<50 {
+	if res, _ := sqlfault.Acquire(t, sqlfault.Join(t, again, "n2"), []driver.Claim{{Shard: "another"}}); res[0].Fence.Token <= 1<<50 {
 		t.Errorf("token %d after the floor was raised to %d", res[0].Fence.Token, int64(1)<<50)
 	}
 	if _, err := Open(t.Context(), servers, t.Name(), &Options{Root: root}); err == nil ||
@@ -229,8 +230,8 @@ func TestGuardOps(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	b := openOn(t, Options{}, server)
-	former := join(t, b, "n1")
-	granted, next := acquire(t, former, claims(1))
+	former := sqlfault.Join(t, b, "n1")
+	granted, next := sqlfault.Acquire(t, former, sqlfault.Claims(1))
 	app := client(t, server)
 	own := "/" + t.Name()
 	if _, err := app.Create(own, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
@@ -247,11 +248,11 @@ func TestGuardOps(t *testing.T) {
 	if err := pay(guard); err != nil {
 		t.Error("under the current fence:", err)
 	}
-	successor := join(t, b, "n2")
+	successor := sqlfault.Join(t, b, "n2")
 	if err := former.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	taken, _ := acquire(t, successor, next)
+	taken, _ := sqlfault.Acquire(t, successor, next)
 	if err := pay(guard); !errors.Is(err, zk.ErrBadVersion) {
 		t.Error("under a former fence:", err)
 	}
@@ -275,7 +276,7 @@ func TestGuardOps(t *testing.T) {
 		t.Error("a heartbeat after the floor was raised:", err)
 	}
 	b = openOn(t, Options{}, server)
-	s := join(t, b, "n3")
+	s := sqlfault.Join(t, b, "n3")
 	res, err := s.Acquire(t.Context(), []driver.Claim{{Shard: "another"}})
 	if err != nil || res[0].Fence.Token <= taken[0].Fence.Token+1000 {
 		t.Error(res, err)

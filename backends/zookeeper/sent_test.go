@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestHandOverReads: the successor of a hand-over commits without a read, repeatedly.
@@ -25,14 +26,14 @@ func TestHandOverReads(t *testing.T) {
 	for i := range sides {
 		to := &sides[i]
 		to.b = openOn(t, Options{dial: to.traffic.dial}, server)
-		to.s = join(t, to.b, string(rune('a'+i)))
+		to.s = sqlfault.Join(t, to.b, string(rune('a'+i)))
 		view, err := to.b.Observe(t.Context(), driver.ObserveQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		to.cursor = view.Cursor
 	}
-	granted, _ := acquire(t, sides[0].s, claims(1))
+	granted, _ := sqlfault.Acquire(t, sides[0].s, sqlfault.Claims(1))
 	fence := granted[0].Fence
 	for round := 1; round <= 6; round++ {
 		from, to := &sides[1-round%2], &sides[round%2]
@@ -95,7 +96,7 @@ func TestForeignRecords(t *testing.T) {
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	admin := client(t, server)
 	b := openOn(t, Options{}, server)
-	s := join(t, b, "n1")
+	s := sqlfault.Join(t, b, "n1")
 	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestForeignRecords(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	granted, _ := acquire(t, s, claims(1))
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil {
 		t.Error(err)
 	}

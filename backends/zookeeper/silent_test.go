@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 var (
@@ -50,7 +51,7 @@ func gauge(t *testing.T, ttl time.Duration, members []*servers.Server) *ample.Ga
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, ctx := join(t, b, "control"), context.WithoutCancel(t.Context())
+	s, ctx := sqlfault.Join(t, b, "control"), context.WithoutCancel(t.Context())
 	t.Cleanup(func() { b.Close() })
 	return ample.Beside(t, ttl/6, func() { _ = s.Beat(ctx) })
 }

@@ -16,14 +16,31 @@ import (
 )
 
 // Join joins with a new session id and a TTL of 10 seconds.
-func Join(t testing.TB, b driver.Backend, node string) driver.Session {
+func Join(t testing.TB, b driver.Backend, node string) (s driver.Session) {
 	t.Helper()
-	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node,
-		TTL: 10 * time.Second})
+	err := decided(func() (err error) {
+		s, err = b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node,
+			TTL: 10 * time.Second})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// decided repeats a call, at most ten times, until its outcome is known. On a busy machine, a
+// cluster may elect another leader during any call.
+func decided(call func() error) error {
+	err := call()
+	for range 9 {
+		if !errors.Is(err, driver.ErrRetry) && !driver.Unknown(err) {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+		err = call()
+	}
+	return err
 }
 
 // Update changes a member that has just joined.
@@ -49,14 +66,22 @@ func Acquire(
 	t testing.TB, s driver.Session, batch []driver.Claim,
 ) (results []driver.AcquireResult, next []driver.Claim) {
 	t.Helper()
-	results, err := s.Acquire(t.Context(), batch)
+	err := decided(func() (err error) {
+		results, err = s.Acquire(t.Context(), batch)
+		for i := range results {
+			r := &results[i]
+			var held *driver.HeldError
+			if errors.As(r.Err, &held) && held.Owner.Session == s.ID() { // by a call of unknown outcome
+				*r = driver.AcquireResult{Fence: driver.Fence{Shard: held.Shard, Session: s.ID(), Token: held.Owner.Token}}
+			}
+			err = errors.Join(err, r.Err)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
 		next = append(next, driver.Claim{Shard: r.Fence.Shard,
 			Seen: driver.Owner{Session: s.ID(), Token: r.Fence.Token}})
 	}
@@ -84,11 +109,24 @@ func PutOf(f driver.Fence, number driver.WriteNo, keys ...string) driver.Write {
 // Commit makes one write, which must succeed.
 func Commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult {
 	t.Helper()
-	res, err := s.Commit(t.Context(), []driver.Write{w})
-	if err != nil || res[0].Err != nil {
-		t.Fatal(err, res)
+	var result driver.CommitResult
+	unknown := false // a call has failed with an unknown outcome
+	err := decided(func() error {
+		res, err := s.Commit(t.Context(), []driver.Write{w})
+		if err == nil {
+			result, err = res[0], res[0].Err
+		}
+		var conflict *driver.ConflictError
+		if unknown && errors.As(err, &conflict) && conflict.Head.Number == w.Number && conflict.Head.Nonce == w.Nonce {
+			result, err = driver.CommitResult{Head: conflict.Head}, nil
+		}
+		unknown = unknown || driver.Unknown(err)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return res[0]
+	return result
 }
 
 // CheckChunks reads a log in which each commit has several entries. The reads use pages that are
