@@ -23,7 +23,7 @@ import (
 
 // try repeats a call until it succeeds, as core does with heartbeats. Each attempt has its own time
 // limit. try returns the errors of the failed attempts.
-func try(t *testing.T, what string, each time.Duration, do func(ctx context.Context) error) []error {
+func try(t testing.TB, what string, each time.Duration, do func(ctx context.Context) error) []error {
 	t.Helper()
 	all := bounded(t, ample.Time)
 	var errs []error
@@ -400,13 +400,15 @@ func TestSlowServer(t *testing.T) {
 }
 
 // usingServer opens a new namespace on an ensemble, and first uses the given server.
-func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
+func usingServer(t testing.TB, members []*servers.Server, first int) (b *Backend) {
 	t.Helper()
 	for {
-		b, err := Open(bounded(t, ample.Time), addrs(members), t.Name(), &Options{Create: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		// A server that has just started may leave a request without an answer. Usually, the client's
+		// pings end the wait, but patient's sessions are too long for them.
+		try(t, "opening", 10*time.Second, func(ctx context.Context) (err error) {
+			b, err = Open(ctx, addrs(members), t.Name(), &Options{Create: true})
+			return err
+		})
 		if lk, err := b.store.writes.link(t.Context()); err == nil && lk.server == members[first].Addr() &&
 			b.store.routes.Current() == first {
 			t.Cleanup(func() { b.Close() })
