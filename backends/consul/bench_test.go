@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -18,16 +19,10 @@ import (
 func openOn(t testing.TB, server *servers.Server, namespace string, count *traffic) *Backend {
 	t.Helper()
 	n := newNetwork(count)
-	b, err := open(t.Context(), []*slots{n.slots(t, server)}, namespace, &Options{Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+	l := []*slots{n.slots(t, server)}
+	return sqlfault.Open(t, func(ctx context.Context) (*Backend, error) {
+		return open(ctx, l, namespace, &Options{Create: true})
 	})
-	return b
 }
 
 func fresh() string { return "test/" + rand.Text() }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -61,16 +62,7 @@ func newClient(t testing.TB, c clientv3.Config) *clientv3.Client {
 func openOn(t testing.TB, c clientv3.Config, o Options) *Backend {
 	t.Helper()
 	o.Create = true
-	b, err := Open(t.Context(), c, t.Name(), &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
+	return sqlfault.Open(t, func(ctx context.Context) (*Backend, error) { return Open(ctx, c, t.Name(), &o) })
 }
 
 func bounded(t testing.TB, d time.Duration) context.Context {

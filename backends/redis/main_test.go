@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -53,16 +54,7 @@ func newAdmin(t testing.TB, c *goredis.UniversalOptions) goredis.UniversalClient
 func openOn(t testing.TB, c *goredis.UniversalOptions, o Options) *Backend {
 	t.Helper()
 	o.Create = true
-	b, err := Open(t.Context(), c, t.Name(), &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
+	return sqlfault.Open(t, func(ctx context.Context) (*Backend, error) { return Open(ctx, c, t.Name(), &o) })
 }
 
 func bounded(t testing.TB, d time.Duration) context.Context {

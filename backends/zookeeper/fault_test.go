@@ -273,13 +273,12 @@ func TestStoppedMember(t *testing.T) {
 	b := usingServer(t, members, stopped)
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	if err := s.Beat(bounded(t, ample.Time)); err != nil {
-		t.Fatal(err)
-	}
-	view, err := b.Observe(bounded(t, ample.Time), driver.ObserveQuery{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	try(t, "a heartbeat", 10*time.Second, s.Beat)
+	var view *driver.View
+	try(t, "a view", 10*time.Second, func(ctx context.Context) (err error) {
+		view, err = b.Observe(ctx, driver.ObserveQuery{})
+		return err
+	})
 	if err := members[stopped].Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -61,16 +62,7 @@ func client(t testing.TB, members ...*servers.Server) *zk.Conn {
 func openOn(t testing.TB, o Options, members ...*servers.Server) *Backend {
 	t.Helper()
 	o.Create = true
-	b, err := Open(t.Context(), addrs(members), t.Name(), &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
+	return sqlfault.Open(t, func(ctx context.Context) (*Backend, error) { return Open(ctx, addrs(members), t.Name(), &o) })
 }
 
 func addrs(members []*servers.Server) []string {

@@ -29,6 +29,26 @@ func Join(t testing.TB, b driver.Backend, node string) (s driver.Session) {
 	return s
 }
 
+// Open opens a backend, and closes it when the test ends.
+func Open[B driver.Backend](t testing.TB, open func(ctx context.Context) (B, error)) (b B) {
+	t.Helper()
+	err := decided(func() (err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		b, err = open(ctx)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
 // decided repeats a call, at most ten times, until its outcome is known. On a busy machine, a
 // cluster may elect another leader during any call.
 func decided(call func() error) error {
