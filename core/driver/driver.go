@@ -172,7 +172,8 @@ type Session interface {
 	// Calls may overlap, because core may have up to 24 heartbeats in flight. Beat may also succeed
 	// because another Beat of the session became visible after this call began. Each call uses a
 	// connection on which no other heartbeat is waiting for an answer. If the store has several
-	// servers, each call goes to a different server (E4).
+	// servers, a heartbeat that begins while others are unanswered goes to a server with the fewest
+	// of them (E4).
 	//
 	// If a server has not answered a heartbeat by the time another server answers a later
 	// heartbeat, the backend stops using the silent server. The backend ends the calls in progress
