@@ -193,6 +193,17 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 	}
 }
 
+// A plan whose ranges do not divide the hashes is not applied (W5).
+func TestPlanDividesTheHashes(t *testing.T) {
+	t.Parallel()
+	for shard, from := range []uint64{5, 0} { // no shard has hash 0, and two shards have it
+		c := &planChange{Number: 1, Next: 2, Rows: []row{{Shard: shard, Range: assign.Range{From: from}, Owner: assign.None}}}
+		if table, err := keyed(2).apply(c); err == nil {
+			t.Errorf("shard %d begins at %d: %v", shard, from, table.ranges)
+		}
+	}
+}
+
 // Parts that do not belong together do not form a plan (W3). For example, the beginning of a plan
 // is missing, or a part comes from a different assigner or plan.
 func TestPartsBelongTogether(t *testing.T) {

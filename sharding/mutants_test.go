@@ -148,6 +148,12 @@ func TestMutants(t *testing.T) {
 		{Name: "W5: a shard is in two changes", Killer: "TestRangesNeverOverlap", Edits: []mutate.Edit{{
 			File: "table.go", In: "assignments.splits",
 			Old: "len(s.At) > keyspace.MaxCuts || t.change(t.names[s.Shard]) != nil {", New: "len(s.At) > keyspace.MaxCuts {"}}},
+		{Name: "W5: a plan's ranges overlap", Killer: "TestPlanDividesTheHashes", Edits: []mutate.Edit{{
+			File: "table.go", In: "assignments.arrange", Old: "len(slices.Compact(slices.Clone(m.from))) < m.Len()", New: "false"}}},
+		{Name: "a shard that ended stays in the table", Killer: "TestPlansSurviveTheLog", Edits: []mutate.Edit{{
+			File: "table.go", In: "assignments.fill", Old: "r.Suspicion, gone[int32(i)] = nil, true", New: "r.Suspicion = nil"}}},
+		{Name: "a departed member's shards seem to be another's", Killer: "TestPlanAmongHeirs", Edits: []mutate.Edit{{
+			File: "table.go", In: "assignments.seat", Old: "t.owner[i] = to[o]", New: "t.owner[i] = o"}}},
 		{Name: "W1: the plans after a gap are applied", Killer: "TestGapsWaitForABase", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.add", Old: "if !c.Base && j.gap != nil {", New: "if false {"}}},
 		{Name: "C12: a member that drains is planned like any other", Killer: "TestManyDrainAtOnce", Edits: []mutate.Edit{{

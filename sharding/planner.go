@@ -131,19 +131,14 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 	c := &assign.Cluster{Members: p.members(now, v), Rules: p.Rules, Frozen: p.Frozen, Begun: t.keys.Shards}
 	c.Moved, c.Urgent = p.spent(now)
 	p.bar(now, v, c)
-	index := make(map[core.SessionID]int32, len(c.Members))
-	for i := range c.Members {
-		index[c.Members[i].ID] = int32(i)
+	next := t.copy()
+	next.number++
+	next.seat(slices.Clone(c.Members))
+	for i := range next.members {
+		next.members[i].Full, next.members[i].Ineligible, next.members[i].Capacity = false, "", 0
 	}
-	assigned := make([]int32, len(t.members)) // maps the table's members to the cluster's
-	for k, m := range t.members {
-		assigned[k] = assign.None
-		if i, ok := index[m.ID]; ok {
-			assigned[k] = i
-		}
-	}
-	out := &Outcome{Number: t.number + 1, Cluster: c}
-	records := p.shards(now, t, v, c, assigned, index, loads, out)
+	out := &Outcome{Number: next.number, Cluster: c}
+	records := p.shards(now, t, next, v, loads, out)
 	out.Plan = p.Assigner.Plan(c)
 	if _, ours := p.Assigner.(assign.Balance); !ours {
 		if err := out.Plan.Validate(c); err != nil {
@@ -151,20 +146,11 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 		}
 	}
 	out.again = out.again || out.Plan.Unfinished
-	next := t.copy()
-	next.number = out.Number
-	members := slices.Clone(c.Members)
-	for i := range members {
-		members[i].Full, members[i].Ineligible, members[i].Capacity = false, "", 0
-	}
-	next.seat(members)
 	next.revive()
-	held := map[int32]bool{}
 	if p.undecided = nil; !fresh { // otherwise, the next plan decides about quarantine and ranges
-		var again bool
-		p.undecided, again = p.isolate(t, next, v)
-		out.again = out.again || again
+		p.undecided = p.isolate(t, next, v, out)
 	}
+	held := map[int32]bool{}
 	for _, i := range p.undecided {
 		held[i] = true
 	}
@@ -420,35 +406,34 @@ func (p *planner) bar(now time.Duration, v *core.View, c *assign.Cluster) {
 }
 
 // shards fills in each shard's effective owner, and returns the shards' records.
-func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *assign.Cluster, assigned []int32, index map[core.SessionID]int32,
-	loads measured, out *Outcome) []record {
-	records, owners := recordsOf(t, v, index)
-	lost := p.orphan(t, records, assigned)
+func (p *planner) shards(now time.Duration, t, next *assignments, v *core.View, loads measured, out *Outcome) []record {
+	c := out.Cluster
+	records, owners := recordsOf(t, v, c.Members)
+	lost := p.orphan(t, next, records)
 	c.Shards = make([]assign.Shard, len(t.names))
 	struck, busy := map[core.SessionID]bool{}, t.busy()
 	fixedFrom := p.cooling(now)
 	top := t.top()
-	var next []int32 // the heirs, by shard; computed when first needed
+	var heirs []int32 // computed when first needed
 	var near []*assign.Shard
 	for i, name := range t.names {
 		s := &c.Shards[i]
 		*s = assign.Shard{Name: name, Owner: assign.None, Moved: t.moved[i], Fixed: t.moved[i] >= fixedFrom, Range: t.ranges[i], Busy: busy[name]}
 		p.measure(s, loads)
-		to, has := int32(assign.None), owners[i]
-		if o := t.owner[i]; o != assign.None {
-			to = assigned[o]
-		}
+		to, has := next.owner[i], owners[i]
 		died := lost[name] || t.widowed(i, to)
 		if p.near(t.suspects[name], died, top) {
 			near = append(near, s)
 		}
 		switch {
 		case to == assign.None && has == assign.None && t.owner[i] != assign.None:
-			if next == nil {
-				next = assign.Heirs(t.members, t.owner)
+			if heirs == nil {
+				heirs = assign.Heirs(t.members, t.owner)
 			}
-			if h := next[i]; h != assign.None && assigned[h] != assign.None && !c.Members[assigned[h]].Full {
-				s.Owner = assigned[h]
+			if h := heirs[i]; h != assign.None {
+				if m, lives := memberOf(c.Members, t.members[h].ID); lives && !c.Members[m].Full {
+					s.Owner = int32(m)
+				}
 			}
 		case to == has, has == assign.None:
 			s.Owner = to
@@ -482,7 +467,7 @@ type record struct {
 	from  core.SessionID
 }
 
-func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (records []record, owners []int32) {
+func recordsOf(t *assignments, v *core.View, members []assign.Member) (records []record, owners []int32) {
 	records, owners = make([]record, len(t.names)), make([]int32, len(t.names))
 	at := 0
 	for i, name := range t.names {
@@ -494,8 +479,8 @@ func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (re
 			continue
 		}
 		records[i].token, records[i].from = v.Shards[at].Token, v.Shards[at].Session
-		if m, ok := index[v.Shards[at].Session]; ok {
-			owners[i] = m
+		if m, ok := memberOf(members, v.Shards[at].Session); ok {
+			owners[i] = int32(m)
 		}
 	}
 	return records, owners
@@ -503,11 +488,11 @@ func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (re
 
 // Orphans are shards whose owners left without a drain, according to the current records, the
 // records at the last plan, and this process's views.
-func (p *planner) orphan(t *assignments, records []record, assigned []int32) map[string]bool {
+func (p *planner) orphan(t, next *assignments, records []record) map[string]bool {
 	left, lost := map[core.SessionID]int32{}, map[string]bool{}
 	p.lost = map[int32][]string{}
-	for k, m := range assigned {
-		if x := &t.members[k]; m == assign.None && !x.Drain {
+	for k, x := range t.members {
+		if _, stays := memberOf(next.members, x.ID); !stays && !x.Drain {
 			left[x.ID] = int32(k)
 		}
 	}

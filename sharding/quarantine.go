@@ -170,13 +170,12 @@ func (t *assignments) suspect(from, to string) {
 	}
 }
 
-// isolate puts shards into quarantine or frees them in the next table, returns the undecided shards,
-// and reports whether any suspicion may expire. A freed shard is on probation: its next owner's
-// death is enough for another quarantine.
-func (p *planner) isolate(t, next *assignments, v *core.View) (undecided []int32, again bool) {
+// isolate puts shards into quarantine or frees them in the next table, and returns the undecided
+// shards. A freed shard is on probation: its next owner's death is enough for another quarantine.
+func (p *planner) isolate(t, next *assignments, v *core.View, out *Outcome) (undecided []int32) {
 	q := p.Quarantine
 	if q.Deaths <= 0 {
-		return nil, false
+		return nil
 	}
 	versions := p.versions(v)
 	now, until := p.wall.Unix(), p.wall.Add(q.For).Unix()
@@ -210,9 +209,9 @@ func (p *planner) isolate(t, next *assignments, v *core.View) (undecided []int32
 			hold = append(hold, i)
 		}
 	}
-	again = len(t.suspects)+len(after) > 0
+	out.again = out.again || len(t.suspects)+len(after) > 0 // a suspicion may expire
 	if len(hold)+len(free) == 0 && !changed {
-		return undecided, again
+		return undecided
 	}
 	next.suspects = after
 	for _, i := range hold {
@@ -227,7 +226,7 @@ func (p *planner) isolate(t, next *assignments, v *core.View) (undecided []int32
 		}
 		after[t.names[i]] = &suspicion{Deaths: list}
 	}
-	return undecided, again
+	return undecided
 }
 
 // count returns the next table's suspicions with the deaths that this plan counts, and reports
