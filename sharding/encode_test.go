@@ -16,6 +16,7 @@ import (
 func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 	t := &assignments{}
 	var changes []*planChange
+	var err error
 	for range plans {
 		next, begins := t.copy(), t.names == nil || rng.IntN(8) == 0
 		var d division
@@ -24,7 +25,6 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 			if rng.IntN(2) == 0 {
 				p.Keys = Keyspace{Name: "k", Shards: 1 + rng.IntN(20)}
 			}
-			var err error
 			if next, err = p.begin(&assignments{}); err != nil {
 				panic(err)
 			}
@@ -62,13 +62,11 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 			}
 		}
 		next.divide(&d)
-		before := t
 		if begins {
-			before = &assignments{}
+			t = &assignments{}
 		}
-		c := next.since(before)
+		c := next.since(t)
 		changes = append(changes, c)
-		var err error
 		if t, err = t.apply(c); err != nil {
 			panic(err)
 		}
