@@ -41,13 +41,12 @@ func (c *planChange) encode(size int) [][]byte {
 }
 
 func (c *planChange) body() []byte {
-	kind := byte(0)
+	b := []byte{0}
 	if c.Base {
-		kind = 1
+		b = appendString(appendStrings([]byte{1}, c.Specs), c.Keys.Name)
 	}
-	b := []byte{kind}
-	if c.Base {
-		b = c.set(b)
+	if k := c.Keys; k.Name != "" {
+		b = binary.AppendUvarint(binary.AppendUvarint(appendString(b, k.Hash), uint64(k.Digits)), uint64(k.Shards))
 	}
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.Next)), uint64(len(c.Changes)))
 	for _, x := range c.Changes {
@@ -116,15 +115,6 @@ func (r *reader) row(number int64) row {
 		x.Suspicion = r.suspicion()
 	}
 	return x
-}
-
-func (c *planChange) set(b []byte) []byte {
-	b = appendStrings(b, c.Specs)
-	k := c.Keys
-	if b = appendString(b, k.Name); k.Name == "" {
-		return b
-	}
-	return binary.AppendUvarint(binary.AppendUvarint(appendString(b, k.Hash), uint64(k.Digits)), uint64(k.Shards))
 }
 
 func (s *suspicion) append(b []byte) []byte {

@@ -163,13 +163,12 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 	var d division
 	if !fresh {
 		d = p.divide(t, out, settled)
-		next.divide(&d)
 	}
-	if out.change = next.since(before); out.change.nothing(before) {
-		out.change = nil
-		return out, nil
+	next.divide(&d)
+	if c := next.since(before); c.Base || len(c.Rows)+len(c.Members)+len(c.Left) > 0 || len(c.Changes) != len(t.changes) {
+		out.change = c
+		p.spend(now, t, out, &d, loads.told)
 	}
-	p.spend(now, t, out, &d, loads.told)
 	return out, nil
 }
 

@@ -225,11 +225,6 @@ func (t *assignments) since(old *assignments) *planChange {
 	return c
 }
 
-// If c leads from t to the same table, nothing returns true.
-func (c *planChange) nothing(t *assignments) bool {
-	return !c.Base && len(c.Rows)+len(c.Members)+len(c.Left) == 0 && len(c.Changes) == len(t.changes)
-}
-
 func memberOf(members []assign.Member, id core.SessionID) (int, bool) {
 	return slices.BinarySearchFunc(members, id, func(m assign.Member, id core.SessionID) int { return cmp.Compare(m.ID, id) })
 }
@@ -433,6 +428,9 @@ type refusal struct {
 
 // divide ends complete splits and merges, and begins others, as far as the table permits.
 func (t *assignments) divide(d *division) {
+	if len(d.Splits)+len(d.Merges)+len(d.Settled)+len(d.Refused) == 0 {
+		return
+	}
 	gone := map[int32]bool{}
 	end := func(s int32) {
 		gone[s] = true
