@@ -239,11 +239,11 @@ func (t *assignments) near(i int, name string) (int, bool) {
 
 // id returns a row's number for a shard.
 func (t *assignments) id(name string) int {
-	if k, err := t.keys.index(name); err == nil && t.keys.Name != "" {
-		return len(t.fixed) + k
+	if i, fixed := slices.BinarySearch(t.fixed, name); fixed {
+		return i
 	}
-	i, _ := slices.BinarySearch(t.fixed, name)
-	return i
+	k, _ := t.keys.index(name)
+	return len(t.fixed) + k
 }
 
 // If the change does not fit the table, apply returns an error. A change fails to fit only if the
@@ -399,12 +399,14 @@ func unassigned(specs []string, keys Keyspace) (*assignments, error) {
 	if err != nil && len(specs) > 0 {
 		return nil, err
 	}
-	if err = keys.Validate(); err != nil && keys.Name != "" {
-		return nil, err
-	}
-	for _, name := range fixed {
-		if _, err := keys.index(name); err == nil && keys.Name != "" {
-			return nil, fmt.Errorf("sharding: the plan has shard %q twice", name)
+	if keys.Name != "" {
+		if err := keys.Validate(); err != nil {
+			return nil, err
+		}
+		for _, name := range fixed {
+			if _, err := keys.index(name); err == nil {
+				return nil, fmt.Errorf("sharding: the plan has shard %q twice", name)
+			}
 		}
 	}
 	t := &assignments{specs: specs, fixed: fixed, keys: keys}
