@@ -428,7 +428,8 @@ type refusal struct {
 	Why   string
 }
 
-// divide ends complete splits and merges, and begins others, as far as the table permits.
+// divide ends complete splits and merges, and begins others. It skips changes that the table does
+// not permit.
 func (t *assignments) divide(d *division) {
 	if len(d.Splits)+len(d.Merges)+len(d.Settled)+len(d.Refused) == 0 {
 		return
