@@ -51,7 +51,7 @@ func openFolder(c *Config, self Address) (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tenure: quorum: create and lock the data folder: %w", err)
 	}
-	if err := f.read(c, self); err != nil { // another process may have written meanwhile
+	if err := f.read(c, self); err != nil { // another process may have written before the lock
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -84,11 +85,11 @@ func TestRestart(t *testing.T) {
 }
 
 // TestKilledLeader: SIGKILL ends the process that leads both the quorum and the shard.
-func TestKilledLeader(t *testing.T) {
-	t.Parallel()
+func TestKilledLeader(t *testing.T) { // alone, because it measures times
 	c := newCluster(t)
 	procs := c.first(false)
-	gauge := ample.Beside(t, 100*time.Millisecond, nil)
+	gauge := ample.Beside(t, 50*time.Millisecond, func() { c.sync() })
+	var longest time.Duration
 	for round := 1; round <= 5; round++ {
 		leader, _, leases := c.owner(round - 1)
 		c.progress()
@@ -98,12 +99,25 @@ func TestKilledLeader(t *testing.T) {
 		leader.end(syscall.SIGKILL)
 		_, since, _ := c.owner(leases)
 		t.Logf("round %d: the lease was taken over %v after the kill", round, since.Sub(killed))
-		gauge.AtMost("takeover", since.Sub(killed), testTTL+3*time.Second)
+		longest = max(longest, since.Sub(killed))
 		procs[leader.name] = c.start(leader.name)
 		procs[leader.name].await("started")
 	}
 	c.progress()
 	c.check()
+	gauge.AtMost("the longest takeover", longest, testTTL+3*time.Second)
+}
+
+// sync writes to the disk as etcd does for each entry.
+func (c *cluster) sync() {
+	file, err := os.Create(filepath.Join(c.root, "sync"))
+	if err == nil {
+		_, err = file.WriteString("x")
+		err = errors.Join(err, file.Sync(), file.Close())
+	}
+	if err != nil {
+		c.Error(err)
+	}
 }
 
 // moveLeader makes the named member lead the quorum.
@@ -189,7 +203,7 @@ func TestLostDisk(t *testing.T) {
 	if n := c.voters(); n != 3 {
 		t.Errorf("%d members vote after the replacement, want 3", n)
 	}
-	c.run(s).fails("another member or process uses")
+	c.run(s).fails("another member uses")
 	c.progress()
 	procs["b"].end(syscall.SIGKILL) // a counts towards the majority
 	c.progress()

@@ -111,7 +111,7 @@ func child(ctx context.Context, text string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	err = core.RunSingleton(ctx, b, shard, lead(s.Name), &core.Options{TTL: testTTL, Node: s.Name,
-		Logger: slog.New(slog.DiscardHandler)})
+		Logger: s.Logger})
 	if ctx.Err() == nil {
 		return err
 	}
