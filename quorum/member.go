@@ -155,7 +155,7 @@ func (m *Member) removed(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // the error only repeats that it is closed
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	list, err := client.MemberList(ctx)

@@ -88,7 +88,7 @@ func (c *Config) rejoin(ctx context.Context, self Address) (initial string, err 
 	if err != nil {
 		return "", err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // the error only repeats that it is closed
 	for {
 		limited, cancel := context.WithTimeout(ctx, 4*asking)
 		initial, err = c.rejoinOnce(limited, client, self)

@@ -161,7 +161,6 @@ type cluster struct {
 	leader *proc               // the last one that reported a lease
 	since  time.Time
 	leases int
-	failed error
 }
 
 // newCluster chooses addresses for three members, of which none has started. Each cluster has its
