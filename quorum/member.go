@@ -174,12 +174,9 @@ func (m *Member) join(ctx context.Context) error {
 			"TLS: %w", context.Cause(ctx))
 	}
 	for m.etcd.Server.IsLearner() {
-		_, err := m.etcd.Server.PromoteMember(ctx, uint64(m.etcd.Server.MemberID()))
-		if err == nil {
-			break
-		}
+		_, promoting := m.etcd.Server.PromoteMember(ctx, uint64(m.etcd.Server.MemberID()))
 		if err := m.wait(ctx); err != nil {
-			return fmt.Errorf("it has not caught up with the cluster; the next Start continues: %w", err)
+			return fmt.Errorf("it has not caught up with the cluster; the next Start continues: %w", errors.Join(err, promoting))
 		}
 	}
 	return nil
