@@ -119,14 +119,11 @@ func (c Config) checked() (_ Config, self Address, err error) {
 	if self, err = c.checkMembers(); err != nil {
 		return c, self, err
 	}
-	for _, t := range []struct {
-		field   string
-		files   TLS
-		address string
-	}{{"PeerTLS", c.PeerTLS, self.Peer}, {"ClientTLS", c.ClientTLS, self.Client}} {
-		if err := c.checkTLS(t.files, t.address); err != nil {
-			return c, self, invalid("%s: %w", t.field, err)
-		}
+	if err := c.checkTLS(c.PeerTLS, self.Peer); err != nil {
+		return c, self, invalid("PeerTLS: %w", err)
+	}
+	if err := c.checkTLS(c.ClientTLS, self.Client); err != nil {
+		return c, self, invalid("ClientTLS: %w", err)
 	}
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return c, self, invalid("Dir: %w", err)
@@ -228,21 +225,18 @@ func (t TLS) url(address string) string {
 }
 
 // urls returns the URLs to which other processes connect, and at which this member listens.
-func (t TLS) urls(address string) (advertise, listen []url.URL, err error) {
-	u, err := url.Parse(t.url(address))
-	if err != nil {
-		return nil, nil, err
-	}
-	at := *u
+func (t TLS) urls(address string) (advertise, listen []url.URL) {
+	scheme, _, _ := strings.Cut(t.url(""), ":")
+	at := address
 	if _, ip, loopback := hostOf(address); ip == nil && !loopback { // etcd listens at no other name
-		at.Host = net.JoinHostPort("0.0.0.0", u.Port())
+		at = "0.0.0.0" + address[strings.LastIndexByte(address, ':'):]
 	}
-	return []url.URL{*u}, []url.URL{at}, nil
+	return []url.URL{{Scheme: scheme, Host: address}}, []url.URL{{Scheme: scheme, Host: at}}
 }
 
 // embedded returns etcd's configuration. The argument initial has the form of --initial-cluster.
-func (c *Config) embedded(self Address, initial, state string, log *zap.Logger) (e *embed.Config, err error) {
-	e = embed.NewConfig()
+func (c *Config) embedded(self Address, initial, state string, log *zap.Logger) *embed.Config {
+	e := embed.NewConfig()
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
 	e.Name, e.Dir, e.InitialClusterToken = c.Name, c.Dir, c.Cluster
 	e.InitialCluster, e.ClusterState = initial, state
@@ -250,11 +244,9 @@ func (c *Config) embedded(self Address, initial, state string, log *zap.Logger) 
 	e.AuthToken, e.EnableGRPCGateway = "", false // certificates decide, not users
 	e.QuotaBackendBytes, e.BootstrapDefragThresholdMegabytes = c.Quota, defragmentAbove
 	e.AutoCompactionMode, e.AutoCompactionRetention = embed.CompactorModePeriodic, c.Retention.String()
-	if e.AdvertisePeerUrls, e.ListenPeerUrls, err = c.PeerTLS.urls(self.Peer); err != nil {
-		return nil, err
-	}
-	e.AdvertiseClientUrls, e.ListenClientUrls, err = c.ClientTLS.urls(self.Client)
-	return e, err
+	e.AdvertisePeerUrls, e.ListenPeerUrls = c.PeerTLS.urls(self.Peer)
+	e.AdvertiseClientUrls, e.ListenClientUrls = c.ClientTLS.urls(self.Client)
+	return e
 }
 
 // initial returns the members in the form of --initial-cluster.

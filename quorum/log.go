@@ -56,15 +56,12 @@ func (c *sink) Write(e zapcore.Entry, fields []zapcore.Field) error {
 
 func (c *sink) Sync() error { return nil }
 
-func attributes(fields []zapcore.Field) []any {
-	m := zapcore.NewMapObjectEncoder()
+func attributes(fields []zapcore.Field) (all []any) {
 	for _, f := range fields {
+		m := zapcore.NewMapObjectEncoder()
 		f.AddTo(m)
-	}
-	var all []any
-	for _, f := range fields { // in order
-		if v, ok := m.Fields[f.Key]; ok {
-			all = append(all, slog.Any(f.Key, v))
+		for k, v := range m.Fields {
+			all = append(all, slog.Any(k, v))
 		}
 	}
 	return all

@@ -90,11 +90,8 @@ func begin(
 		id.Cluster, id.Member, id.Peer = c.Cluster, c.Name, self.Peer
 		err = f.write(id)
 	}
-	var e *embed.Config
 	if err == nil {
-		e, err = c.embedded(self, initial, state, logger(c.Logger, &m.closing))
-	}
-	if err == nil {
+		e := c.embedded(self, initial, state, logger(c.Logger, &m.closing))
 		e.ServiceRegister = m.register
 		m.etcd, err = embed.StartEtcd(e)
 	}
@@ -175,23 +172,16 @@ func (m *Member) join(ctx context.Context) error {
 	}
 	for m.etcd.Server.IsLearner() {
 		_, promoting := m.etcd.Server.PromoteMember(ctx, uint64(m.etcd.Server.MemberID()))
-		if err := m.wait(ctx); err != nil {
-			return fmt.Errorf("it has not caught up with the cluster; the next Start continues: %w", errors.Join(err, promoting))
+		select {
+		case <-time.After(pause):
+		case <-m.done:
+			return m.err
+		case <-ctx.Done():
+			return fmt.Errorf("it has not caught up with the cluster; the next Start continues: %w",
+				errors.Join(context.Cause(ctx), promoting))
 		}
 	}
 	return nil
-}
-
-// wait pauses between two attempts.
-func (m *Member) wait(ctx context.Context) error {
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-m.done:
-		return m.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Done returns a channel that is closed when this member has stopped. If the member stopped by
