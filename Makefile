@@ -49,8 +49,8 @@ fmt: ## Fail if a file is not as gofmt writes it
 	[ -z "$$bad" ] || { echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; }
 vet: ## go vet
 	go vet ./...
-modules: ## Vet the modules beside this one, which a change of a name breaks
-	cd examples && go vet ./... && cd ../bench && go vet ./... && cd ../tools/manifests && go vet ./...
+modules: ## Vet the modules beside this one, which a change of a name breaks, and test quorum at its short size
+	cd examples && go vet ./... && cd ../bench && go vet ./... && cd ../tools/manifests && go vet ./... && cd ../../quorum && go vet ./... && $(GOTEST) -short -timeout=10m ./...
 arch: ## Rules of imports, state and tests; licences of dependencies; mutants name code that is there
 	$(GOTEST) -timeout=5m ./internal/proof/archtest
 servers: ## Install the servers that tests need, where that is possible
@@ -107,18 +107,18 @@ traces: ## Traces of 1,000 runs of the simulation and 200 of members are accepte
 demo-seeds: ## The demonstration with seeds 1 to 3; its tests have the control without the fence
 	go build -o .cache/bin/demo ./cmd/demo
 	@for s in 1 2 3; do timeout --kill-after=10s 5m .cache/bin/demo -seed "$$s" || exit 1; done
-modules-test: ## Tests of the modules beside this one: example applications, a quick bench-peers, validators of manifests and OpenAPI
+modules-test: ## Tests of the modules beside this one: example applications, a quick bench-peers, members of a quorum, validators of manifests and OpenAPI
 	$(say-race)
 	cd examples && $(GOTEST) $(RACE) -timeout=30m ./...
-	cd bench && $(GOTEST) -timeout=30m -parallel=8 ./...
+	cd bench && $(GOTEST) -timeout=30m -parallel=8 ./... && cd ../quorum && $(GOTEST) -timeout=30m ./...
 	cd tools/manifests && $(GOTEST) -timeout=30m ./...
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
 	.ci/fuzz $(FUZZTIME)
 vuln: ## Known vulnerabilities, where the database can be reached
 	.ci/vuln
 mod: ## Modules are as they were published, and tidy; the tools' are not, as tidy asks for the tests of what they use
-	@for m in . examples bench tools/etcd tools/manifests; do echo "$$m"; (cd "$$m" && go mod verify) || exit 1; done
-	@for m in . examples bench; do (cd "$$m" && go mod tidy -diff) || exit 1; done
+	@for m in . examples bench quorum tools/etcd tools/manifests; do echo "$$m"; (cd "$$m" && go mod verify) || exit 1; done
+	@for m in . examples bench quorum; do (cd "$$m" && go mod tidy -diff) || exit 1; done
 cross: ## Compile the library for other platforms; test files are for Unix
 	@for p in $(PLATFORMS); do echo "$$p"; export GOOS="$${p%/*}" GOARCH="$${p#*/}" CGO_ENABLED=0; \
 		libs=$$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(cmd|internal)/'); \

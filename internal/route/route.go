@@ -53,6 +53,7 @@ type Routes struct {
 type server struct {
 	answered, failed uint64 // the latest answer and failure, by the count of events
 	beats            int    // heartbeats under way
+	refused          int    // heartbeats that failed since any server has answered one
 	beat             uint64 // the latest answer to a heartbeat, by their count
 	trips            map[*Trip]struct{}
 }
@@ -172,7 +173,9 @@ func (s *server) oldest() (first *Trip) {
 	return first
 }
 
-// The result is the server with the fewest unanswered heartbeats. Among several such servers, those
+// The result is the server with the fewest unanswered heartbeats, including those that failed. If
+// failed heartbeats did not count, a server that refuses all connections would get every heartbeat
+// while the others, which elect a leader, are silent. Among several such servers, those
 // whose latest call did not fail come first, and then the one that answered last. The given server
 // is avoided, unless it is the only one.
 func (r *Routes) best(not int) int {
@@ -189,8 +192,8 @@ func (r *Routes) best(not int) int {
 func (s *server) compare(o *server) int {
 	bad, worse := s.failed > s.answered, o.failed > o.answered
 	switch {
-	case s.beats != o.beats:
-		return cmp.Compare(s.beats, o.beats)
+	case s.beats+s.refused != o.beats+o.refused:
+		return cmp.Compare(s.beats+s.refused, o.beats+o.refused)
 	case bad && worse:
 		return cmp.Compare(s.failed, o.failed)
 	case bad:
@@ -220,11 +223,17 @@ func (t *Trip) Done(o Outcome) {
 		if t.kind == beat {
 			r.beats++
 			s.beat = r.beats
+			for i := range r.servers {
+				r.servers[i].refused = 0
+			}
 			r.suspect(t)
 		}
 	case Failed:
 		r.events++
 		s.failed = r.events
+		if t.kind == beat {
+			s.refused++
+		}
 		if t.Server == r.current {
 			r.move(r.best(t.Server))
 		}

@@ -190,6 +190,27 @@ func TestFailureMoves(t *testing.T) {
 
 // TestOneServer: a call that began before the answered heartbeat ends, because the network behind
 // the server may have lost it. A later call continues.
+// TestElection: while two servers elect a leader and the third refuses connections, heartbeats
+// continue to reach all of them. After the election, the next heartbeat is therefore answered.
+func TestElection(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	r := New(ctx, 3, 0)
+	r.Beat(ctx).Done(Answered)
+	reached := map[int]int{}
+	for range 12 {
+		b := r.Beat(ctx)
+		if reached[b.Server]++; b.Server == 2 {
+			b.Done(Failed)
+		}
+	}
+	if reached[0] < 3 || reached[1] < 3 || reached[2] < 1 {
+		t.Errorf("heartbeats by server: %v, want at least 3 to the servers 0 and 1, and one to the refusing server 2", reached)
+	}
+	r.Beat(ctx).Done(Answered)
+	on(t, "a heartbeat after an answer", r.Beat(ctx), 2) // its failures no longer count
+}
+
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,7 @@ var floors = [][][]string{
 	{{"tenuretest", "conformance/...", "follower/stores", "sharding/stores", "effect/stores", "lock/stores", "internal/proof/...",
 		"backends/sql/internal/enginetest"}},
 	// Programs.
-	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "tools/...", "internal/sidecar"}},
+	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "quorum", "tools/...", "internal/sidecar"}},
 }
 
 // etcd's client takes its call options from gRPC and its logger from zap.
@@ -191,6 +191,9 @@ var rows = []row{
 	{pkg: "cmd/tenure", allow: []string{anything}},
 	{pkg: "examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
 	{pkg: "bench/...", allow: []string{anything}, deny: []string{"core/driver"}},
+	// A module of its own, as etcd's server has many dependencies.
+	{pkg: "quorum", allow: append([]string{"backends/etcd", "core", "go.etcd.io/etcd/client/pkg/v3/...", "go.etcd.io/etcd/pkg/v3/...",
+		"go.etcd.io/etcd/server/v3/...", "go.uber.org/zap/..."}, etcdClient...)},
 	{pkg: "deploy/...", allow: []string{anything}},
 	{pkg: "tools/...", allow: []string{anything}},
 	{pkg: "internal/proof/ample"},
@@ -286,6 +289,7 @@ var figures = []string{
 	"internal/proof/outage slow",
 	"internal/proof/sqlfault CheckWakes",
 	"internal/proof/sqlfault judge",
+	"quorum TestKilledLeader",
 	"sharding/assign TestBalanceTime",
 	"sharding/assign TestPlanningTime",
 	"sharding/stores refused",

@@ -1,0 +1,30 @@
+// Package quorum makes the processes of an application an etcd cluster, so the application needs no
+// store besides its own processes.
+//
+//	m, err := quorum.Start(ctx, quorum.Config{
+//		Cluster: "orders", Name: "a", Dir: "/var/lib/orders", Members: members, Create: firstTime,
+//		PeerTLS: files, ClientTLS: files,
+//	})
+//	...
+//	defer m.Close()
+//	b, err := m.Open(ctx, "orders", nil)
+//
+// [Start] runs etcd's server in this process (package embed). [Member.Open] returns the ordinary
+// backend for etcd. A process that is no member calls etcd.Open with the members' client addresses.
+// [Replace] gives a lost member's place to a new disk or machine, and [Member.Remove] removes a
+// member. etcd compacts its history, limits its size, and defragments its database at a start,
+// without an operator.
+//
+// Limits:
+//
+//   - The cluster serves while a majority of its members runs: two of three, or three of five.
+//   - If etcd cannot write to its data folder, for example on a full disk, etcd logs the reason and
+//     ends the process, because the member may have lost data. Run the process under a supervisor.
+//   - A process that is killed restarts with its data folder. A lost folder is never replaced
+//     without a call of Replace.
+//   - A member's peer address changes only through Replace.
+//   - If a process uses all of its processors or its disk for other work, its member falls behind,
+//     and the cluster may elect leaders often.
+//
+// See docs/quorum.md for operations and failures.
+package quorum
