@@ -173,9 +173,9 @@ func (s *server) oldest() (first *Trip) {
 	return first
 }
 
-// The result is the server with the fewest unanswered heartbeats, including those that failed. If
-// failed heartbeats did not count, a server that refuses all connections would get every heartbeat
-// while the others, which elect a leader, are silent. Among several such servers, those
+// The result is the server with the fewest heartbeats that are unanswered, or that failed since any
+// server answered one. Otherwise, a server that refuses all connections would get every heartbeat
+// while the other servers are silent because they elect a leader. Among several such servers, those
 // whose latest call did not fail come first, and then the one that answered last. The given server
 // is avoided, unless it is the only one.
 func (r *Routes) best(not int) int {

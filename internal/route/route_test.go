@@ -188,8 +188,6 @@ func TestFailureMoves(t *testing.T) {
 	on(t, "a heartbeat", r.Beat(ctx), 1)
 }
 
-// TestOneServer: a call that began before the answered heartbeat ends, because the network behind
-// the server may have lost it. A later call continues.
 // TestElection: while two servers elect a leader and the third refuses connections, heartbeats
 // continue to reach all of them. After the election, the next heartbeat is therefore answered.
 func TestElection(t *testing.T) {
@@ -211,6 +209,8 @@ func TestElection(t *testing.T) {
 	on(t, "a heartbeat after an answer", r.Beat(ctx), 2) // its failures no longer count
 }
 
+// TestOneServer: a call that began before the answered heartbeat ends, because the network behind
+// the server may have lost it. A later call continues.
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
