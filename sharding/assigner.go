@@ -71,11 +71,10 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			return err
 		}
 		if out.change != nil {
-			before := j.table
 			if err := j.write(lease.Context(), lease, out.change, size); err != nil {
 				return err
 			}
-			tellQuarantine(m.o.Logger, before, j.table)
+			tellQuarantine(m.o.Logger, out, j.table)
 			if m.o.OnPlan != nil {
 				m.o.OnPlan(out)
 			}

@@ -48,22 +48,25 @@ func planBombs() [][]byte {
 		return append(append(binary.AppendUvarint(head, uint64(n)), b...), 0xff)
 	}
 	zeros := func(n int) func(int) []byte { return func(int) []byte { return make([]byte, n) } }
-	// A row ends with a suspicion.
 	suspect := func(rest []byte) func(int) []byte {
-		return func(int) []byte { return append([]byte{1, hasSuspicion, 0, 0}, rest...) }
+		return func(i int) []byte { return append(appendString(nil, fmt.Sprintf("%x", i)), rest...) }
 	}
 	versions := append([]byte{0, 1, maxVersions}, bytes.Repeat([]byte{1, 'v'}, maxVersions)...)
+	keys := append(appendString([]byte{1, 0, 0}, "k"), 0, 0, 1, 1)
 	return [][]byte{
 		bomb([]byte{1}, maxSpecs, zeros(1)),
-		bomb([]byte{0, 0}, maxShards, zeros(20)), // changes
-		bomb([]byte{0, 0, 0}, maxMembers, zeros(1)),
-		bomb([]byte{0, 0, 0, 0}, maxMembers, func(i int) []byte { return append(appendString(nil, fmt.Sprintf("%05x", i)), 0, 0, 0, 0) }),
-		bomb(make([]byte, 5), maxShards, func(int) []byte { return []byte{1, 0, 0, 0} }),
-		bomb(make([]byte, 5), maxShards, func(i int) []byte { return binary.BigEndian.AppendUint64([]byte{1, hasRange, 0, 0}, uint64(i)) }),
-		bomb(make([]byte, 5), maxShards, suspect([]byte{0, 0, 0})),
-		bomb(make([]byte, 5), maxShards, suspect([]byte{0, 1, 0})),
-		bomb(make([]byte, 5), maxShards, suspect(versions)),
-		bomb(make([]byte, 5), maxShards, suspect(append(append([]byte{maxDeaths}, make([]byte, 9*maxDeaths)...), 0, 0))),
+		bomb([]byte{1, 0}, maxShards, suspect([]byte{0, 0, 0})),
+		bomb([]byte{1, 0}, maxShards, suspect([]byte{0, 1, 0})),
+		bomb([]byte{1, 0}, maxShards, suspect(versions)),
+		bomb([]byte{1, 0}, maxShards, suspect(append(append([]byte{maxDeaths}, make([]byte, 9*maxDeaths)...), 0, 0))),
+		bomb(keys, maxShards, func(i int) []byte { return binary.BigEndian.AppendUint64([]byte{2, 1}, uint64(i)) }),
+		bomb(append(keys, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0), maxShards, zeros(20)), // changes
+		bomb([]byte{0}, maxMembers, zeros(1)),
+		bomb([]byte{0, 0}, maxMembers, zeros(7)),
+		bomb([]byte{0, 0, 0}, maxShards, zeros(3)),
+		bomb(make([]byte, 6), maxShards, zeros(2)), // refused
+		bomb(make([]byte, 7), maxShards, zeros(2)), // splits
+		bomb(make([]byte, 8), maxShards, zeros(2)),
 	}
 }
 

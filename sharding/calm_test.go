@@ -40,14 +40,11 @@ func held(t testing.TB, b core.Backend) map[string]int {
 			if c == nil {
 				continue
 			}
-			before := table
 			if table, err = table.apply(c); err != nil {
 				t.Fatal(err)
 			}
-			for name, s := range table.suspects {
-				if s.held() && !before.suspects[name].held() {
-					out[name]++
-				}
+			for _, i := range c.Isolation.Hold {
+				out[table.names[i]]++
 			}
 		}
 	}
@@ -391,8 +388,8 @@ func TestClockAhead(t *testing.T) {
 	s := newStage(t, 20, 20)
 	ahead := s.p.wall.Add(24 * time.Hour).Unix()
 	s.table.suspects = map[string]*suspicion{
-		"s-07": {Deaths: deaths(ahead-20, ahead-10, ahead), Until: ahead + 600},
-		"s-08": {Deaths: deaths(ahead-10, ahead)},
+		"s-07": {Deaths: []int64{ahead - 20, ahead - 10, ahead}, Until: ahead + 600},
+		"s-08": {Deaths: []int64{ahead - 10, ahead}},
 	}
 	s.pass(2)
 	if !s.table.suspects["s-07"].held() || s.deaths("s-08") != 2 {
@@ -473,7 +470,7 @@ func TestBalanceAfterDeathsOfAll(t *testing.T) {
 	s := newStage(t, 1, 4)
 	s.table.suspects = map[string]*suspicion{}
 	for _, name := range s.table.names {
-		s.table.suspects[name] = &suspicion{Deaths: deaths(s.p.wall.Unix()-2, s.p.wall.Unix()-1)}
+		s.table.suspects[name] = &suspicion{Deaths: []int64{s.p.wall.Unix() - 2, s.p.wall.Unix() - 1}}
 	}
 	s.join(1, 1)
 	s.plan()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tenure-go/tenure/core"
@@ -17,7 +18,7 @@ import (
 // that does not fit into one entry is divided among several, each of which contains its place in
 // the plan. A plan takes effect only when all its entries have been read.
 const (
-	formVersion = 4
+	formVersion = 3
 	partBytes   = 48 << 10 // maximum size of the part of a plan in one entry
 	maxPlan     = 32 << 20 // maximum size of all parts together, in bytes
 	maxParts    = 1 << 16
@@ -41,28 +42,19 @@ func (c *planChange) encode(size int) [][]byte {
 }
 
 func (c *planChange) body() []byte {
-	b := []byte{0}
+	kind := byte(0)
 	if c.Base {
-		b = appendString(appendStrings([]byte{1}, c.Specs), c.Keys.Name)
+		kind = 1
 	}
-	if k := c.Keys; k.Name != "" {
-		b = binary.AppendUvarint(binary.AppendUvarint(appendString(b, k.Hash), uint64(k.Digits)), uint64(k.Shards))
+	b := []byte{kind}
+	if c.Base {
+		b = c.set(b)
 	}
-	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.Next)), uint64(len(c.Changes)))
-	for _, x := range c.Changes {
-		b = appendRange(appendString(binary.AppendUvarint(b, uint64(c.Number-x.Number)), x.From), x.Rest)
-		b = binary.AppendUvarint(b, uint64(len(x.Gifts)))
-		for _, g := range x.Gifts {
-			b = appendRange(appendString(b, g.Shard), g.Range)
-		}
-		b = appendString(b, x.Why)
-	}
-	b = binary.AppendUvarint(b, uint64(len(c.Left)))
-	for _, i := range c.Left {
-		b = binary.AppendUvarint(b, uint64(i))
-	}
-	b = binary.AppendUvarint(b, uint64(len(c.Members)))
-	for _, m := range c.Members {
+	b = appendShards(b, c.Gone)
+	b = binary.AppendUvarint(b, uint64(len(c.Seats)))
+	for _, seat := range c.Seats {
+		m := seat.Member
+		b = binary.AppendUvarint(b, uint64(seat.Slot))
 		b = appendString(appendString(appendString(b, string(m.ID)), m.Node), m.Zone)
 		b = binary.AppendUvarint(b, uint64(uint32(m.Weight)))
 		flags := byte(0)
@@ -71,67 +63,116 @@ func (c *planChange) body() []byte {
 		}
 		b = append(b, flags)
 	}
-	b = binary.AppendUvarint(b, uint64(len(c.Rows)))
-	last := -1
-	for _, r := range c.Rows {
-		b = binary.AppendUvarint(b, uint64(r.Shard-last))
+	b = binary.AppendUvarint(b, uint64(len(c.Moves)))
+	last := int32(-1)
+	for _, m := range c.Moves { // moves are sorted by shard
+		b = binary.AppendUvarint(b, uint64(m.Shard-last))
+		last = m.Shard
+		b = binary.AppendUvarint(b, uint64(m.To+1))
+		b = append(b, byte(m.Why))
+		if c.Base {
+			b = binary.AppendUvarint(b, uint64(c.Number-m.Plan))
+		}
+	}
+	if c.Base {
+		return b
+	}
+	b = c.Isolation.append(b)
+	b = binary.AppendUvarint(appendShards(b, c.Settled), uint64(len(c.Refused)))
+	for _, x := range c.Refused {
+		b = appendString(binary.AppendUvarint(b, uint64(x.Shard)), x.Why)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Splits)))
+	for _, s := range c.Splits {
+		b = binary.AppendUvarint(b, uint64(s.Shard))
+		b = binary.AppendUvarint(b, uint64(len(s.At)))
+		for _, h := range s.At {
+			b = binary.BigEndian.AppendUint64(b, h)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Merges)))
+	for _, m := range c.Merges {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.From)), uint64(m.To))
+	}
+	return b
+}
+
+func (c *planChange) set(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(c.Specs)))
+	for _, s := range c.Specs {
+		b = appendString(b, s)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Suspects)))
+	for _, name := range slices.Sorted(maps.Keys(c.Suspects)) {
+		b = c.Suspects[name].append(appendString(b, name))
+	}
+	k := c.Keys
+	if b = appendString(b, k.Name); k.Name == "" {
+		return b
+	}
+	b = binary.AppendUvarint(appendString(b, k.Hash), uint64(k.Digits))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(k.Shards)), uint64(c.Next))
+	b = binary.AppendUvarint(b, uint64(len(c.Ranges)))
+	last := 0
+	for _, r := range c.Ranges {
+		b = binary.AppendVarint(b, int64(r.Shard-last))
 		last = r.Shard
-		b = r.append(b, c.Number)
+		if r.Range.Empty() {
+			b = append(b, 0)
+			continue
+		}
+		b = binary.BigEndian.AppendUint64(append(b, 1), r.Range.From)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Changes)))
+	for _, x := range c.Changes {
+		b = appendRange(appendString(binary.AppendUvarint(b, uint64(c.Number-x.Number)), x.From), x.Rest)
+		b = binary.AppendUvarint(b, uint64(len(x.Gifts)))
+		for _, g := range x.Gifts {
+			b = appendRange(appendString(b, g.Shard), g.Range)
+		}
+		b = appendString(b, x.Why)
 	}
 	return b
-}
-
-// These bits of a row's first byte show what the row contains. The other bits are the reason.
-const (
-	hasRange     = 1
-	hasSuspicion = 2
-)
-
-func (r *row) append(b []byte, number int64) []byte {
-	flags := byte(r.Why) << 2
-	if !r.Range.Empty() {
-		flags |= hasRange
-	}
-	if r.Suspicion != nil {
-		flags |= hasSuspicion
-	}
-	b = binary.AppendUvarint(binary.AppendUvarint(append(b, flags), uint64(r.Owner+1)), uint64(number-r.Plan))
-	if !r.Range.Empty() {
-		b = binary.BigEndian.AppendUint64(b, r.Range.From)
-	}
-	if r.Suspicion != nil {
-		b = r.Suspicion.append(b)
-	}
-	return b
-}
-
-func (r *reader) row(number int64) row {
-	flags := r.byte()
-	x := row{Range: empty, Owner: int32(r.num(maxMembers)) - 1, Plan: number - int64(r.num(uint64(number))), Why: assign.Reason(flags >> 2)}
-	if flags&hasRange != 0 {
-		x.Range = assign.Range{From: r.hash()}
-	}
-	if flags&hasSuspicion != 0 {
-		x.Suspicion = r.suspicion()
-	}
-	return x
 }
 
 func (s *suspicion) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s.Deaths)))
-	for _, d := range s.Deaths {
+	for _, d := range s.list() {
 		b = binary.BigEndian.AppendUint64(binary.AppendUvarint(b, uint64(d.at)), d.of)
 	}
 	return appendStrings(binary.AppendUvarint(b, uint64(s.Until)), s.Versions)
 }
 
 func (r *reader) suspicion() *suspicion {
-	s := &suspicion{}
-	for range r.length(maxDeaths) {
-		s.Deaths = append(s.Deaths, death{int64(r.num(maxNumber)), r.hash()})
+	n := r.length(maxDeaths)
+	s := &suspicion{Deaths: slices.Grow([]int64(nil), n), Of: slices.Grow([]uint64(nil), n)}
+	for range n {
+		s.Deaths, s.Of = append(s.Deaths, int64(r.num(maxNumber))), append(s.Of, r.hash())
 	}
-	s.Until, s.Versions = int64(r.num(maxNumber)), r.strings(maxVersions, maxVersion)
+	s.Until, s.Versions = int64(r.num(maxNumber)), r.strings()
 	return s
+}
+
+func (x *isolation) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(x.Time))
+	if x.Time == 0 {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(x.Within))
+	b = appendShards(appendShards(appendShards(appendShards(b, x.Late), x.By), x.Hold), x.Free)
+	b = binary.AppendUvarint(b, uint64(x.Left))
+	return appendStrings(binary.AppendUvarint(b, uint64(x.Until)), x.Versions)
+}
+
+func (r *reader) isolation() (x isolation) {
+	if x.Time = int64(r.num(maxNumber)); x.Time == 0 {
+		return x
+	}
+	x.Within = int64(r.num(maxNumber))
+	x.Late, x.By, x.Hold, x.Free = r.shards(maxShards), r.shards(maxShards), r.shards(maxShards), r.shards(maxShards)
+	x.Left = int(r.num(maxDeaths))
+	x.Until, x.Versions = int64(r.num(maxNumber)), r.strings()
+	return x
 }
 
 func appendStrings(b []byte, list []string) []byte {
@@ -142,15 +183,23 @@ func appendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-func (r *reader) strings(most, size uint64) (out []string) {
-	for range r.length(most) {
-		out = append(out, r.text(size))
+func (r *reader) strings() (out []string) {
+	for range r.length(maxVersions) {
+		out = append(out, r.text(maxVersion))
 	}
 	return out
 }
 
 func appendRange(b []byte, r assign.Range) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, r.From), r.To)
+}
+
+func appendShards(b []byte, list []int32) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = binary.AppendUvarint(b, uint64(s))
+	}
+	return b
 }
 
 func appendString(b []byte, s string) []byte {
@@ -195,6 +244,13 @@ func (r *reader) length(limit uint64) int {
 	return int(n)
 }
 
+func (r *reader) shards(limit uint64) (out []int32) {
+	for range r.length(limit) {
+		out = append(out, int32(r.num(limit)))
+	}
+	return out
+}
+
 func (r *reader) hash() uint64 {
 	if len(r.b) < 8 {
 		r.fail()
@@ -206,6 +262,16 @@ func (r *reader) hash() uint64 {
 }
 
 func (r *reader) interval() assign.Range { return assign.Range{From: r.hash(), To: r.hash()} }
+
+func (r *reader) signed() int64 {
+	x, n := binary.Varint(r.b)
+	if n <= 0 || x > maxNumbers || x < -maxNumbers {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return x
+}
 
 func (r *reader) text(limit uint64) string {
 	n := r.length(limit)
@@ -220,60 +286,116 @@ func decode(number int64, body []byte) (*planChange, error) {
 	r := &reader{b: body}
 	c := &planChange{Number: number, Base: r.byte()&1 != 0}
 	if c.Base {
-		c.Specs, c.Keys.Name = r.strings(maxSpecs, 300), r.text(300)
+		c.readSet(r)
 	}
-	if c.Keys.Name != "" {
-		c.Keys.Hash, c.Keys.Digits, c.Keys.Shards = r.text(40), int(r.num(9)), int(r.num(keyspace.MaxShards))
-	}
-	c.Next = int(r.num(maxNumbers))
-	n := r.length(maxShards)
-	c.Changes = slices.Grow(c.Changes, min(n, len(r.b)/20)) // each takes at least 20 bytes
-	for range n {
-		x := rangeChange{Number: number - int64(r.num(uint64(number))), From: r.text(300), Rest: r.interval()}
-		for range r.length(keyspace.MaxCuts) {
-			x.Gifts = append(x.Gifts, gift{r.text(300), r.interval()})
-		}
-		x.Why = r.text(maxRefused)
-		c.Changes = append(c.Changes, x)
-	}
+	c.Gone = r.shards(maxMembers)
 	for range r.length(maxMembers) {
-		c.Left = append(c.Left, int32(r.num(maxMembers)))
+		seat := memberSlot{Slot: int32(r.num(maxMembers - 1))}
+		seat.Member = assign.Member{ID: core.SessionID(r.text(64)), Node: r.text(128), Zone: r.text(2048)}
+		seat.Member.Weight = int32(r.num(1<<31 - 1))
+		seat.Member.Drain = r.byte()&1 != 0
+		c.Seats = append(c.Seats, seat)
 	}
-	last := core.SessionID("")
-	for range r.length(maxMembers) {
-		m := assign.Member{ID: core.SessionID(r.text(64)), Node: r.text(128), Zone: r.text(2048), Weight: int32(r.num(1<<31 - 1))}
-		m.Drain = r.byte()&1 != 0
-		if m.ID <= last {
-			r.fail()
-		}
-		last = m.ID
-		c.Members = append(c.Members, m)
-	}
-	at, held := -1, 0
+	at := int64(-1)
 	for range r.length(maxShards) {
-		step := r.num(1 << 32)
-		x := r.row(number)
-		if s := x.Suspicion; s.held() || s != nil && len(s.Versions) > 0 {
-			held++
-		}
-		// The assigner frees all shards before this number is in quarantine.
-		if step == 0 || held > few(maxShards) {
-			r.fail()
-		}
+		at += int64(r.num(maxShards))
 		if r.err != nil {
 			break
 		}
-		at += int(step)
-		x.Shard = at
-		c.Rows = append(c.Rows, x)
+		m := slotMove{Shard: int32(min(at, maxShards)), To: int32(r.num(maxMembers)) - 1, Why: assign.Reason(r.byte())}
+		if c.Base {
+			m.Plan = number - int64(r.num(uint64(number)))
+		}
+		c.Moves = append(c.Moves, m)
 	}
-	if len(r.b) > 0 {
+	if !c.Base {
+		c.readChanges(r)
+	}
+	if r.err == nil && len(r.b) > 0 {
 		r.fail()
 	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	return c, nil
+}
+
+func (c *planChange) readChanges(r *reader) {
+	c.Isolation = r.isolation()
+	c.Settled = r.shards(maxShards)
+	for range r.length(maxShards) {
+		c.Refused = append(c.Refused, refusal{int32(r.num(maxShards)), r.text(maxRefused)})
+	}
+	for range r.length(maxShards) {
+		s := assign.Split{Shard: int32(r.num(maxShards))}
+		for range r.length(keyspace.MaxCuts) {
+			s.At = append(s.At, r.hash())
+		}
+		c.Splits = append(c.Splits, s)
+	}
+	for range r.length(maxShards) {
+		c.Merges = append(c.Merges, assign.Merge{From: int32(r.num(maxShards)), To: int32(r.num(maxShards))})
+	}
+}
+
+// The log contains only the beginning of each range, which ends where the next range begins.
+func (c *planChange) readSet(r *reader) {
+	for range r.length(maxSpecs) {
+		c.Specs = append(c.Specs, r.text(300))
+	}
+	n, held := r.length(maxShards), 0
+	if n > 0 {
+		c.Suspects = make(map[string]*suspicion, min(n, len(r.b)/5)) // each takes at least 5 bytes
+	}
+	for range n {
+		name, s := r.text(300), r.suspicion()
+		if c.Suspects[name] = s; s.held() || len(s.Versions) > 0 {
+			held++
+		}
+		if held > few(maxShards) { // the assigner frees all of them before this number is reached
+			r.fail()
+		}
+		if r.err != nil {
+			return
+		}
+	}
+	if c.Keys.Name = r.text(300); c.Keys.Name == "" {
+		return
+	}
+	c.Keys.Hash, c.Keys.Digits = r.text(40), int(r.num(9))
+	c.Keys.Shards, c.Next = int(r.num(keyspace.MaxShards)), int(r.num(maxNumbers))
+	var starts []uint64
+	last := int64(0)
+	for range r.length(maxShards) {
+		last += r.signed()
+		n := numbered{int(last), empty}
+		if r.byte() != 0 {
+			n.Range = assign.Range{From: r.hash()}
+			starts = append(starts, n.Range.From)
+		}
+		c.Ranges = append(c.Ranges, n)
+	}
+	slices.Sort(starts)
+	if len(starts) == 0 || starts[0] != 0 || len(slices.Compact(slices.Clone(starts))) < len(starts) {
+		r.fail()
+		return
+	}
+	for i := range c.Ranges {
+		x := &c.Ranges[i].Range
+		if k, ok := slices.BinarySearch(starts, x.From); ok && !x.Empty() && k+1 < len(starts) {
+			x.To = starts[k+1]
+		}
+	}
+	n = r.length(maxShards)
+	c.Changes = slices.Grow(c.Changes, min(n, len(r.b)/20)) // each takes at least 20 bytes
+	for range n {
+		x := rangeChange{Number: c.Number - int64(r.num(uint64(c.Number))), From: r.text(300), Rest: r.interval()}
+		for range r.length(keyspace.MaxCuts) {
+			x.Gifts = append(x.Gifts, gift{r.text(300), r.interval()})
+		}
+		x.Why = r.text(maxRefused)
+		c.Changes = append(c.Changes, x)
+	}
 }
 
 // assembly assembles plans from the log's entries. The zero value is ready for use.

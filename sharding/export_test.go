@@ -95,7 +95,7 @@ func (s *Simulated) Restart() error {
 	if s.table.names == nil {
 		return nil
 	}
-	base := s.logged(s.table.since(&assignments{}))
+	base := s.logged(s.table.base(s.table.number))
 	next, err := s.table.apply(base)
 	if err != nil {
 		panic(err)
@@ -268,15 +268,11 @@ func (s *Simulated) Held(shard string) bool { return s.table.suspects[shard].hel
 func (s *Simulated) Tied(shard string) bool {
 	own := s.table.suspects[shard]
 	for name, x := range s.table.suspects {
-		if own != nil && name != shard && !slices.ContainsFunc(own.Deaths, func(d death) bool { return !had(x, d) }) {
+		if own != nil && name != shard && !slices.ContainsFunc(own.Of, func(d uint64) bool { return !slices.Contains(x.Of, d) }) {
 			return true
 		}
 	}
 	return false
-}
-
-func had(s *suspicion, d death) bool {
-	return slices.ContainsFunc(s.Deaths, func(x death) bool { return x.of == d.of })
 }
 
 // Waits returns the result of Manager.waits for a member and a shard.
@@ -305,4 +301,4 @@ func (s *Simulated) Change(shard string) *RangeChange { return s.table.change(sh
 func (s *Simulated) Changes() []RangeChange { return s.table.changes }
 
 // ShardOf returns the shard of a hash.
-func (s *Simulated) ShardOf(hash uint64) string { return s.table.byRange.ShardOf(hash) }
+func (s *Simulated) ShardOf(hash uint64) string { return s.table.ranged().ShardOf(hash) }

@@ -28,7 +28,7 @@ func TestHashIsPermanent(t *testing.T) {
 			t.Errorf("the hashes of %q are %#016x, want %#016x", key, got, want)
 		}
 	}
-	m := keyed(16).byRange
+	m := keyed(16).ranged()
 	count := map[string]int{}
 	for i := range 160_000 {
 		count[m.Shard(fmt.Sprintf("key-%d", i))]++
@@ -147,7 +147,11 @@ func TestRangesNeverOverlap(t *testing.T) {
 			hashes[i] = rng.Uint64()
 		}
 		for range 15 {
-			next := divided(t, table, randomDivision(rng, table, notes))
+			c := randomDivision(rng, table, notes)
+			next, err := table.apply(c)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for i, name := range next.names {
 				if _, before := indexOf(table, name); before {
 					continue
@@ -162,7 +166,7 @@ func TestRangesNeverOverlap(t *testing.T) {
 				for _, shard := range append(named(x.Gifts), x.From) {
 					i, _ := indexOf(table, shard)
 					if r := table.ranges[i]; r.To-1-r.From > 1 {
-						if table.splits(assign.Split{Shard: int32(i), At: []uint64{r.From + 1}}) {
+						if _, err := table.apply(&planChange{Number: table.number + 1, Splits: []assign.Split{{Shard: int32(i), At: []uint64{r.From + 1}}}}); err == nil {
 							t.Fatalf("%s is split in the middle of %+v", shard, x)
 						}
 					}
@@ -179,14 +183,19 @@ func TestRangesNeverOverlap(t *testing.T) {
 			}
 			c := randomDivision(rng, table, notes)
 			c.Splits, c.Merges = nil, nil
-			table = divided(t, table, c)
+			var err error
+			if table, err = table.apply(c); err != nil {
+				t.Fatal(err)
+			}
 		}
 		serveOnce(t, table, notes, hashes, true)
 	}
 }
 
-// randomDivision settles complete changes, and randomly splits and merges ranges.
-func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) (c division) {
+// randomDivision returns a plan that settles complete changes, and randomly splits and merges
+// ranges.
+func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *planChange {
+	c := &planChange{Number: t.number + 1}
 	for _, x := range t.changes {
 		done := len(x.Gifts) > 0 || notes[x.From].Map >= x.Number
 		var refused []refusal

@@ -36,7 +36,7 @@ func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside f
 	if err != nil {
 		return nil, nil, err
 	}
-	return t.byRange, t.asideOf, nil
+	return t.ranged(), t.asideOf, nil
 }
 
 func journalOf(b core.Backend) *journal {
@@ -162,7 +162,7 @@ func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, s
 	}
 	head := lease.Head()
 	if !c.Base && (j.gap != nil || j.highest > j.form || j.since > max(baseEvery, 2*j.base) || int(head.Seq-head.Oldest) > baseEntries) {
-		c = next.since(&assignments{})
+		c = next.base(c.Number)
 	}
 	first, bytes := core.Seq(0), 0
 	c.form = j.form

@@ -250,7 +250,7 @@ func (m *Manager) slice(shard string) *Slice {
 
 // Map returns the map of the keyspace's ranges that this member knows. It returns nil before the
 // first plan is known, and without a keyspace.
-func (m *Manager) Map() *Map { return m.assigned().byRange }
+func (m *Manager) Map() *Map { return m.assigned().ranged() }
 
 func indexOf(t *assignments, shard string) (int, bool) { return slices.BinarySearch(t.names, shard) }
 

@@ -422,7 +422,7 @@ func TestHalfWrittenPlan(t *testing.T) {
 		o, _ := a.e.View().Owner(assigner)
 		number := a.assigned().number
 		// This is the first of two parts of a plan that takes all shards from their owners.
-		c := &planChange{Number: number + 1, Left: []int32{0}}
+		c := &planChange{Number: number + 1, Gone: []int32{0}}
 		parts := c.encode(4)
 		if len(parts) < 2 {
 			w.Fatal("the plan has one part")

@@ -66,7 +66,7 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 // bound adds the splits and merges that operators' rules request to a plan, and removes those that
 // the rules forbid.
 func (p *planner) bound(t *assignments, plan *assign.Plan) {
-	m := t.byRange
+	m := t.ranged()
 	if len(p.bounds) == 0 || m.Len() == 0 {
 		return
 	}

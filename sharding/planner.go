@@ -57,7 +57,7 @@ type planner struct {
 	// unprepared lists the shards that stay because their next owners could not prepare them.
 	unprepared map[int32]bool
 	calm       func() *core.View  // returns the last view in which every member of the table was alive; may be nil
-	lost       map[int32][]string // the shards that each departed member leased, by its index in the table
+	lost       map[int32][]string // the shards that each departed member leased, by the member's slot
 	before     []record           // the records at the last plan
 	// undecided lists the shards that get no owner until the planner knows whether a process joins
 	// again.
@@ -116,7 +116,7 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 		p.inFlight, p.strikes, p.barred = map[string]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
 		p.rests = map[string]time.Time{}
 	}
-	before, fresh := t, t.names == nil || !slices.Equal(t.specs, p.Specs) || !t.keys.same(p.Keys)
+	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs) || !t.keys.same(p.Keys)
 	if fresh { // the set of shards has changed, so start again with the current owners
 		var err error
 		if t, err = p.begin(t); err != nil {
@@ -131,14 +131,19 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 	c := &assign.Cluster{Members: p.members(now, v), Rules: p.Rules, Frozen: p.Frozen, Begun: t.keys.Shards}
 	c.Moved, c.Urgent = p.spent(now)
 	p.bar(now, v, c)
-	next := t.copy()
-	next.number++
-	next.seat(slices.Clone(c.Members))
-	for i := range next.members {
-		next.members[i].Full, next.members[i].Ineligible, next.members[i].Capacity = false, "", 0
+	index := make(map[core.SessionID]int32, len(c.Members))
+	for i := range c.Members {
+		index[c.Members[i].ID] = int32(i)
 	}
-	out := &Outcome{Number: next.number, Cluster: c}
-	records := p.shards(now, t, next, v, loads, out)
+	assigned := make([]int32, len(t.members)) // maps slots to members
+	for slot, m := range t.members {
+		assigned[slot] = assign.None
+		if i, ok := index[m.ID]; ok && m.ID != "" {
+			assigned[slot] = i
+		}
+	}
+	out := &Outcome{Cluster: c}
+	records := p.shards(now, t, v, c, assigned, index, loads, out)
 	out.Plan = p.Assigner.Plan(c)
 	if _, ours := p.Assigner.(assign.Balance); !ours {
 		if err := out.Plan.Validate(c); err != nil {
@@ -146,90 +151,89 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 		}
 	}
 	out.again = out.again || out.Plan.Unfinished
-	next.revive()
-	if p.undecided = nil; !fresh { // otherwise, the next plan decides about quarantine and ranges
-		p.undecided = p.isolate(t, next, v, out)
-	}
+	out.change = p.change(now, t, out, assigned, records, fresh)
+	p.ranges(t, v, out, settled, fresh)
+	p.spend(now, t, out, loads.told)
+	return out, nil
+}
+
+// ranges adds changes to ranges and to suspected shards to the plan.
+func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []string, fresh bool) {
+	ch := out.change
 	held := map[int32]bool{}
-	for _, i := range p.undecided {
-		held[i] = true
+	if !fresh { // a base contains neither kind of change; the next plan contains them
+		var again bool
+		p.undecided, again = p.isolate(p.wall, t, v, ch)
+		out.again = out.again || again
+		for _, s := range p.undecided {
+			held[s] = true
+		}
+		p.divide(t, out, ch, settled)
 	}
-	for name, s := range next.suspects {
+	for name, s := range t.suspects {
 		if i, ok := indexOf(t, name); ok && s.held() {
 			held[int32(i)] = true
 		}
 	}
-	p.move(now, t, next, out, records, held)
-	var d division
-	if !fresh {
-		d = p.divide(t, out, settled)
+	for _, s := range ch.Isolation.Free {
+		delete(held, s)
 	}
-	next.divide(&d)
-	if c := next.since(before); c.Base || len(c.Rows)+len(c.Members)+len(c.Left) > 0 || len(c.Changes) != len(t.changes) {
-		out.change = c
-		p.spend(now, t, out, &d, loads.told)
+	for _, s := range ch.Isolation.Hold {
+		held[s] = true
 	}
-	return out, nil
+	if len(held) > 0 {
+		ch.Moves = slices.DeleteFunc(ch.Moves, func(m slotMove) bool { return held[m.Shard] })
+		out.Moves = slices.DeleteFunc(out.Moves, func(m assign.Move) bool { return held[m.Shard] })
+	}
+	if out.change = ch; ch.nothing() {
+		out.change = nil
+	}
 }
 
 // begin returns the table for a changed set of shards, without owners. A keyspace's ranges stay the
 // same.
 func (p *planner) begin(t *assignments) (*assignments, error) {
-	keys := p.Keys
-	if t.keys.Name != "" {
-		keys = t.keys
-	}
-	if !keys.same(p.Keys) {
+	c := &planChange{Number: t.number, Base: true, Specs: p.Specs, Keys: p.Keys, Next: p.Keys.Shards}
+	switch {
+	case t.keys.Name == "":
+		for i := range p.Keys.Shards {
+			c.Ranges = append(c.Ranges, numbered{i, equal(i, p.Keys.Shards)})
+		}
+	case !t.keys.same(p.Keys):
 		return nil, fmt.Errorf("tenure: %w: the plans of this namespace divide keyspace %q by hash %s, and this process has %q and hash %q: "+
 			"configure all members with the former, or use another namespace",
 			core.ErrInvalid, t.keys.Name, cmp.Or(t.keys.Hash, keyspace.HashMixed), p.Keys.Name, p.Keys.Hash)
+	default:
+		old := t.base(t.number)
+		c.Keys, c.Next, c.Ranges, c.Changes = old.Keys, old.Next, old.Ranges, old.Changes
 	}
-	next, err := unassigned(p.Specs, keys)
+	c.Suspects = t.suspects
+	next, err := unassigned(c)
 	if err != nil {
 		return nil, err
 	}
-	next.number, next.next, next.changes, next.suspects = t.number, keys.Shards, t.changes, map[string]*suspicion{}
-	if t.keys.Name == "" {
-		for i := range keys.Shards {
-			next.add(equal(i, keys.Shards), keys.shard(i))
-		}
-	} else {
-		next.next = t.next
-		for i, name := range t.names {
-			if _, err := keys.index(name); err == nil {
-				next.add(t.ranges[i], name)
-			}
-		}
-	}
-	if err := next.arrange(nil); err != nil {
-		return nil, err
-	}
-	for name, s := range t.suspects {
-		if next.has(name) { // if the shard does not exist, no plan would end its suspicion
-			next.suspects[name] = s
-		}
-	}
+	next.number = t.number
 	return next, nil
 }
 
-// divide returns the plan's possible splits and merges, and the earlier ones that are complete. At
-// the next plan, the Assigner sees the ranges again, and may then decide differently.
-func (p *planner) divide(t *assignments, out *Outcome, settled []string) (d division) {
+// divide adds the plan's possible splits and merges to the change, and lists earlier ones that are
+// complete. At the next plan, the Assigner sees the ranges again, and may then decide differently.
+func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled []string) {
 	p.bound(t, out.Plan)
 	for _, shard := range settled {
 		if i, ok := slices.BinarySearch(t.names, shard); ok {
-			d.Settled = append(d.Settled, int32(i))
+			ch.Settled = append(ch.Settled, int32(i))
 		}
 	}
 	for _, x := range p.untaken {
 		if i, ok := slices.BinarySearch(t.names, x.shard); ok {
-			d.Refused = append(d.Refused, refusal{int32(i), x.why})
+			ch.Refused = append(ch.Refused, refusal{int32(i), x.why})
 			p.rests[x.shard], p.rests[t.change(x.shard).From] = p.wall.Add(restsFor), p.wall.Add(restsFor)
 		}
 	}
 	out.again = out.again || len(t.changes) > 0
 	if p.Frozen {
-		return d
+		return
 	}
 	used, left := map[int32]bool{}, keyspace.MaxShards-len(t.names)
 	maps.DeleteFunc(p.rests, func(_ string, until time.Time) bool { return !p.wall.Before(until) })
@@ -242,17 +246,16 @@ func (p *planner) divide(t *assignments, out *Outcome, settled []string) (d divi
 		if t.splits(s) && !used[s.Shard] && len(s.At) <= left {
 			used[s.Shard] = true
 			left -= len(s.At)
-			d.Splits = append(d.Splits, s)
+			ch.Splits = append(ch.Splits, s)
 		}
 	}
 	for _, m := range out.Plan.Merges {
 		if t.merges(m) && !used[m.From] && !used[m.To] {
 			used[m.From], used[m.To] = true, true
-			d.Merges = append(d.Merges, m)
+			ch.Merges = append(ch.Merges, m)
 		}
 	}
-	out.again = out.again || len(d.Splits)+len(d.Merges) > 0
-	return d
+	out.again = out.again || len(ch.Splits)+len(ch.Merges) > 0
 }
 
 type measured struct {
@@ -297,13 +300,16 @@ func (p *planner) spent(now time.Duration) (load float64, urgent bool) {
 
 // spend records the load that a plan moves, and estimates the loads of the shards whose ranges
 // change.
-func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, d *division, told map[string]*shardReport) {
+func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told map[string]*shardReport) {
+	if out.change == nil {
+		return
+	}
 	if out.Plan.Moved > 0 || out.Plan.Urgent {
 		p.ledger = append(p.ledger, spent{now, out.Plan.Moved, out.Plan.Urgent})
 	}
 	maps.DeleteFunc(p.estimates, func(shard string, _ estimate) bool { return !t.has(shard) })
 	next, shards := t.next, out.Cluster.Shards
-	for _, s := range d.Splits {
+	for _, s := range out.change.Splits {
 		x := &shards[s.Shard]
 		p.estimate(x.Name, told[x.Name], x, assign.Range{From: x.Range.From, To: s.At[0]})
 		for i, h := range s.At {
@@ -315,7 +321,7 @@ func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, d *divi
 			next++
 		}
 	}
-	for _, m := range d.Merges {
+	for _, m := range out.change.Merges {
 		a, b := &shards[m.From], &shards[m.To]
 		if b.Range.From < a.Range.From {
 			a, b = b, a
@@ -405,34 +411,35 @@ func (p *planner) bar(now time.Duration, v *core.View, c *assign.Cluster) {
 }
 
 // shards fills in each shard's effective owner, and returns the shards' records.
-func (p *planner) shards(now time.Duration, t, next *assignments, v *core.View, loads measured, out *Outcome) []record {
-	c := out.Cluster
-	records, owners := recordsOf(t, v, c.Members)
-	lost := p.orphan(t, next, records)
+func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *assign.Cluster, assigned []int32, index map[core.SessionID]int32,
+	loads measured, out *Outcome) []record {
+	records, owners := recordsOf(t, v, index)
+	lost := p.orphan(t, records, assigned)
 	c.Shards = make([]assign.Shard, len(t.names))
 	struck, busy := map[core.SessionID]bool{}, t.busy()
 	fixedFrom := p.cooling(now)
 	top := t.top()
-	var heirs []int32 // computed when first needed
+	var next []int32 // slots of the heirs, by shard; computed when first needed
 	var near []*assign.Shard
 	for i, name := range t.names {
 		s := &c.Shards[i]
 		*s = assign.Shard{Name: name, Owner: assign.None, Moved: t.moved[i], Fixed: t.moved[i] >= fixedFrom, Range: t.ranges[i], Busy: busy[name]}
 		p.measure(s, loads)
-		to, has := next.owner[i], owners[i]
+		to, has := int32(assign.None), owners[i]
+		if o := t.owner[i]; o != assign.None {
+			to = assigned[o]
+		}
 		died := lost[name] || t.widowed(i, to)
 		if p.near(t.suspects[name], died, top) {
 			near = append(near, s)
 		}
 		switch {
 		case to == assign.None && has == assign.None && t.owner[i] != assign.None:
-			if heirs == nil {
-				heirs = assign.Heirs(t.members, t.owner)
+			if next == nil {
+				next = assign.Heirs(t.members, t.owner)
 			}
-			if h := heirs[i]; h != assign.None {
-				if m, lives := memberOf(c.Members, t.members[h].ID); lives && !c.Members[m].Full {
-					s.Owner = int32(m)
-				}
+			if h := next[i]; h != assign.None && assigned[h] != assign.None && !c.Members[assigned[h]].Full {
+				s.Owner = assigned[h]
 			}
 		case to == has, has == assign.None:
 			s.Owner = to
@@ -466,7 +473,7 @@ type record struct {
 	from  core.SessionID
 }
 
-func recordsOf(t *assignments, v *core.View, members []assign.Member) (records []record, owners []int32) {
+func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (records []record, owners []int32) {
 	records, owners = make([]record, len(t.names)), make([]int32, len(t.names))
 	at := 0
 	for i, name := range t.names {
@@ -478,8 +485,8 @@ func recordsOf(t *assignments, v *core.View, members []assign.Member) (records [
 			continue
 		}
 		records[i].token, records[i].from = v.Shards[at].Token, v.Shards[at].Session
-		if m, ok := memberOf(members, v.Shards[at].Session); ok {
-			owners[i] = int32(m)
+		if m, ok := index[v.Shards[at].Session]; ok {
+			owners[i] = m
 		}
 	}
 	return records, owners
@@ -487,15 +494,17 @@ func recordsOf(t *assignments, v *core.View, members []assign.Member) (records [
 
 // Orphans are shards whose owners left without a drain, according to the current records, the
 // records at the last plan, and this process's views.
-func (p *planner) orphan(t, next *assignments, records []record) map[string]bool {
-	left, lost := map[core.SessionID]int32{}, map[string]bool{}
+func (p *planner) orphan(t *assignments, records []record, assigned []int32) map[string]bool {
+	slots, lost := map[core.SessionID]int32{}, map[string]bool{}
 	p.lost = map[int32][]string{}
-	for k, x := range t.members {
-		if _, stays := memberOf(next.members, x.ID); !stays && !x.Drain {
-			left[x.ID] = int32(k)
+	for slot, m := range assigned {
+		x := &t.members[slot]
+		if m != assign.None || x.ID == "" || x.Drain {
+			continue
 		}
+		slots[x.ID] = int32(slot)
 	}
-	if len(left) > 0 && p.calm != nil {
+	if len(slots) > 0 && p.calm != nil {
 		if v := p.calm(); v != nil {
 			for i := range v.Shards {
 				p.before = append(p.before, record{shard: v.Shards[i].Shard, from: v.Shards[i].Session})
@@ -504,16 +513,16 @@ func (p *planner) orphan(t, next *assignments, records []record) map[string]bool
 	}
 	for _, list := range [][]record{p.before, records} {
 		for i := range list {
-			if k, ok := left[list[i].from]; ok {
-				p.lost[k] = append(p.lost[k], list[i].shard)
+			if slot, ok := slots[list[i].from]; ok {
+				p.lost[slot] = append(p.lost[slot], list[i].shard)
 			}
 		}
 	}
 	p.before = records
-	for k, names := range p.lost {
+	for slot, names := range p.lost {
 		slices.Sort(names)
-		p.lost[k] = slices.Compact(names)
-		for _, name := range p.lost[k] {
+		p.lost[slot] = slices.Compact(names)
+		for _, name := range p.lost[slot] {
 			lost[name] = true
 		}
 	}
@@ -592,16 +601,66 @@ func (p *planner) cooling(now time.Duration) int64 {
 	return maxNumber
 }
 
-// move gives shards to the members that the plan chose, except the shards that get no owner.
-func (p *planner) move(now time.Duration, t, next *assignments, out *Outcome, records []record, held map[int32]bool) {
+// seat gives every member a slot in the table, and returns each member's slot. The slice assigned
+// contains each slot's current member.
+func (ch *planChange) seat(t *assignments, members []assign.Member, assigned []int32) []int32 {
+	slots := make([]int32, len(members))
+	for i := range slots {
+		slots[i] = assign.None
+	}
+	var free []int32
+	for slot, m := range assigned {
+		if m == assign.None {
+			free = append(free, int32(slot))
+			if t.members[slot].ID != "" {
+				ch.Gone = append(ch.Gone, int32(slot))
+			}
+			continue
+		}
+		slots[m] = int32(slot)
+	}
+	next := int32(len(t.members))
+	for i, m := range members {
+		m.Full, m.Ineligible, m.Capacity = false, "", 0
+		switch {
+		case slots[i] != assign.None:
+			if t.members[slots[i]] == m {
+				continue
+			}
+		case len(free) > 0:
+			slots[i], free = free[0], free[1:]
+		default:
+			slots[i] = next
+			next++
+		}
+		ch.Seats = append(ch.Seats, memberSlot{slots[i], m})
+	}
+	return slots
+}
+
+func (p *planner) change(
+	now time.Duration, t *assignments, out *Outcome, assigned []int32, records []record, fresh bool,
+) *planChange {
 	c, plan := out.Cluster, out.Plan
+	out.Number = t.number + 1
+	ch := &planChange{Number: out.Number}
+	if fresh {
+		ch = t.base(out.Number) // has no members and owners yet
+	}
+	slots := ch.seat(t, c.Members, assigned)
 	why := map[int32]assign.Reason{}
 	for _, m := range plan.Moves {
 		why[m.Shard] = m.Why
 	}
 	for i, o := range plan.Owner {
-		was := next.owner[i]
-		if held[int32(i)] || was == o && (o != assign.None || t.owner[i] == assign.None) && !p.repeat[int32(i)] {
+		was, to := int32(assign.None), int32(assign.None)
+		if t.owner[i] != assign.None {
+			was = assigned[t.owner[i]]
+		}
+		if o != assign.None {
+			to = slots[o]
+		}
+		if was == o && (o != assign.None || t.owner[i] == assign.None) && !p.repeat[int32(i)] {
 			continue
 		}
 		reason := why[int32(i)]
@@ -613,11 +672,12 @@ func (p *planner) move(now time.Duration, t, next *assignments, out *Outcome, re
 		case reason == 0:
 			reason = assign.TakenOver
 		}
-		next.owner[i], next.moved[i], next.why[i] = o, next.number, reason
+		ch.Moves = append(ch.Moves, slotMove{Shard: int32(i), To: to, Plan: ch.Number, Why: reason})
 		out.Moves = append(out.Moves, assign.Move{Shard: int32(i), From: was, To: o, Why: reason})
 		if c.Shards[i].Owner != assign.None && o != c.Shards[i].Owner {
 			p.inFlight[t.names[i]] = flight{records[i].token, now}
 			out.again = true // no view reports that a move does not happen
 		}
 	}
+	return ch
 }

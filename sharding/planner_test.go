@@ -33,7 +33,7 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	}
 	next(0)
 	v.Members = append(v.Members, core.Member{Session: "b", Node: "b", MemberState: core.MemberState{Weight: 1}})
-	if c := next(time.Second); c == nil || len(c.Rows) != 2 {
+	if c := next(time.Second); c == nil || len(c.Moves) != 2 {
 		t.Fatalf("%+v, want two moves to b", c)
 	}
 	if c := next(2 * time.Second); c != nil {
@@ -41,7 +41,7 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	}
 	before := table
 	c := next(6 * time.Second)
-	if c == nil || len(c.Rows) != 2 || table.number != before.number+1 {
+	if c == nil || len(c.Moves) != 2 || table.number != before.number+1 {
 		t.Fatalf("%+v, want the two moves again", c)
 	}
 	for i := range len(table.names) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -96,13 +95,10 @@ const (
 // suspicion records the deaths of a shard's owners. Times are seconds since 1970, by the assigners'
 // clocks.
 type suspicion struct {
-	Deaths   []death  // the newest deaths, oldest first
+	Deaths   []int64  // times of the newest deaths, oldest first
+	Of       []uint64 // identities of the members in the last len(Of) deaths
 	Until    int64    // end of the quarantine; 0 if there is no quarantine
 	Versions []string // the members' versions when the quarantine began
-}
-
-func (s *suspicion) same(x *suspicion) bool {
-	return s == x || s != nil && x != nil && s.Until == x.Until && slices.Equal(s.Deaths, x.Deaths) && slices.Equal(s.Versions, x.Versions)
 }
 
 // A member's process has one identity and dies once.
@@ -124,16 +120,30 @@ func identity(m *assign.Member) uint64 {
 	return keyspace.FNV(string(mark.Process(m.ID)))<<32 | keyspace.FNV(m.Node)&math.MaxUint32
 }
 
+func (s *suspicion) list() []death {
+	out := make([]death, len(s.Deaths))
+	for i, at := range s.Deaths {
+		if out[i].at = at; i >= len(s.Deaths)-len(s.Of) {
+			out[i].of = s.Of[i-len(s.Deaths)+len(s.Of)]
+		}
+	}
+	return out
+}
+
 // The returned copy has the given deaths instead of its own.
 func (s *suspicion) with(list []death) *suspicion {
-	return &suspicion{list[max(0, len(list)-maxDeaths):], s.Until, s.Versions}
+	x := &suspicion{Until: s.Until, Versions: s.Versions}
+	for _, d := range list[max(0, len(list)-maxDeaths):] {
+		x.Deaths, x.Of = append(x.Deaths, d.at), append(x.Of, d.of)
+	}
+	return x
 }
 
 func (s *suspicion) newest() int64 {
 	if len(s.Deaths) == 0 {
 		return 0
 	}
-	return s.Deaths[len(s.Deaths)-1].at
+	return s.Deaths[len(s.Deaths)-1]
 }
 
 func (s *suspicion) held() bool { return s != nil && s.Until > 0 }
@@ -141,14 +151,71 @@ func (s *suspicion) held() bool { return s != nil && s.Until > 0 }
 // If no member had this version when the quarantine began, the result is true.
 func (s *suspicion) without(version string) bool { return !slices.Contains(s.Versions, version) }
 
-// A process that has become a member again did not die.
+// isolation is the part of a plan that concerns quarantine.
+type isolation struct {
+	Time     int64   // when the plan was made; 0 if it changes no suspicion
+	Within   int64   // deaths before this time are forgotten
+	Late     []int32 // shards whose owner died
+	By       []int32 // slots of the owners of the shards in Late
+	Hold     []int32
+	Until    int64 // end of a quarantine that begins now
+	Versions []string
+	Free     []int32
+	Left     int // how many of a freed shard's deaths still count
+}
+
+// If a recorded time is later than the plan's time, a clock was wrong, and the shard's times are
+// moved back.
+func (t *assignments) die(c *planChange) {
+	if c.Isolation.Time == 0 {
+		return
+	}
+	next := make(map[string]*suspicion, len(t.suspects))
+	for name, s := range t.suspects {
+		list, ahead := s.list(), max(0, s.newest()-c.Isolation.Time)
+		for i := range list {
+			list[i].at -= ahead
+		}
+		if !s.held() {
+			list = slices.DeleteFunc(list, func(d death) bool { return d.at < c.Isolation.Time-c.Isolation.Within })
+		}
+		if len(list) == 0 && !s.held() {
+			continue
+		}
+		next[name] = s.with(list)
+		if s.held() && c.Isolation.Until > 0 {
+			next[name].Until = min(s.Until, c.Isolation.Until)
+		}
+	}
+	for k, i := range c.Isolation.Late {
+		d := death{at: c.Isolation.Time}
+		if k < len(c.Isolation.By) {
+			if slot := c.Isolation.By[k]; slot >= 0 && int(slot) < len(t.members) {
+				d.of = identity(&t.members[slot])
+			}
+		}
+		if i < 0 || int(i) >= len(t.names) {
+			continue
+		}
+		s := next[t.names[i]]
+		if s == nil {
+			s = &suspicion{}
+		}
+		list := slices.DeleteFunc(s.list(), func(x death) bool { return x.of>>32 == d.of>>32 && d.of != 0 })
+		next[t.names[i]] = s.with(append(list, d))
+	}
+	t.suspects = next
+}
+
 func (t *assignments) revive() {
 	living := map[uint64]bool{}
 	for i := range t.members {
-		living[identity(&t.members[i])>>32] = true
+		if t.members[i].ID != "" {
+			living[identity(&t.members[i])>>32] = true
+		}
 	}
 	for name, s := range t.suspects {
-		list := slices.DeleteFunc(slices.Clone(s.Deaths), func(d death) bool { return d.of != 0 && living[d.of>>32] })
+		list := slices.DeleteFunc(s.list(), func(d death) bool { return d.of != 0 && living[d.of>>32] })
 		switch {
 		case len(list) == 0 && !s.held():
 			delete(t.suspects, name)
@@ -166,117 +233,114 @@ func (t *assignments) suspect(from, to string) {
 		return
 	}
 	if old := t.suspects[to]; old == nil || len(old.Deaths) < len(s.Deaths) {
-		t.suspects[to] = &suspicion{Deaths: s.Deaths}
+		t.suspects[to] = &suspicion{Deaths: s.Deaths, Of: s.Of}
 	}
 }
 
-// isolate puts shards into quarantine or frees them in the next table, and returns the undecided
-// shards. A freed shard is on probation: its next owner's death is enough for another quarantine.
-func (p *planner) isolate(t, next *assignments, v *core.View, out *Outcome) (undecided []int32) {
+// A freed shard is on probation: its next owner's death is enough for another quarantine.
+func (t *assignments) isolate(c *planChange) error {
+	if t.suspects == nil && len(c.Isolation.Hold) > 0 {
+		t.suspects = map[string]*suspicion{}
+	}
+	for _, s := range c.Isolation.Hold {
+		if s < 0 || int(s) >= len(t.names) {
+			return fmt.Errorf("sharding: plan %d puts shard %d into quarantine", c.Number, s)
+		}
+		x := &suspicion{Until: c.Isolation.Until, Versions: c.Isolation.Versions}
+		if old := t.suspects[t.names[s]]; old != nil {
+			x.Deaths, x.Of = old.Deaths, old.Of
+		}
+		t.suspects[t.names[s]] = x
+		t.owner[s] = assign.None
+	}
+	for _, s := range c.Isolation.Free {
+		if s < 0 || int(s) >= len(t.names) || !t.suspects[t.names[s]].held() {
+			return fmt.Errorf("sharding: plan %d ends a quarantine of shard %d", c.Number, s)
+		}
+		list := t.suspects[t.names[s]].list()
+		list = list[len(list)-max(min(len(list)-1, c.Isolation.Left), 0):]
+		for i := range list {
+			list[i].at = c.Isolation.Time
+		}
+		t.suspects[t.names[s]] = (&suspicion{}).with(list)
+	}
+	return nil
+}
+
+// isolate adds the shards that a plan puts into quarantine or frees, returns the undecided shards,
+// and reports whether any suspicion may expire.
+func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *planChange) (undecided []int32, again bool) {
 	q := p.Quarantine
 	if q.Deaths <= 0 {
-		return nil
+		return nil, false
 	}
 	versions := p.versions(v)
-	now, until := p.wall.Unix(), p.wall.Add(q.For).Unix()
-	after, changed := p.count(t, next, v)
-	enough := func(n, all int) bool { return n >= q.Deaths+2*all/max(len(next.members), 3) }
-	var held, free, hold []int32
-	for name, s := range after {
+	is := &ch.Isolation
+	is.Time, is.Within, is.Until = wall.Unix(), int64(q.Within/time.Second), wall.Add(q.For).Unix()
+	p.deaths(t, v, ch)
+	after := assignments{names: t.names, owner: t.owner, members: t.members, suspects: t.suspects}
+	after.die(ch)
+	_ = after.seat(ch) // ch was made for this table
+	after.revive()
+	members := 0
+	for i := range after.members {
+		if after.members[i].ID != "" {
+			members++
+		}
+	}
+	enough := func(n, all int) bool { return n >= q.Deaths+2*all/max(members, 3) }
+	changed := len(is.Late) > 0 || len(after.suspects) != len(t.suspects)
+	var held []int32
+	for name, s := range after.suspects {
 		i, ok := indexOf(t, name)
 		was := t.suspects[name]
+		if was != nil {
+			changed = changed || was.newest() > is.Time || was.Until > is.Until
+		}
 		switch {
 		case !ok || !s.held():
-		case s.Until <= now, p.release[name], slices.ContainsFunc(versions, s.without),
+		case s.Until <= is.Time, p.release[name], slices.ContainsFunc(versions, s.without),
 			len(s.Deaths) < len(was.Deaths) && !enough(len(s.Deaths), len(was.Deaths)):
-			free = append(free, int32(i))
+			is.Free = append(is.Free, int32(i))
 		default:
 			held = append(held, int32(i))
 		}
 	}
-	due := p.due(t, after, enough)
+	due := p.due(&after, enough)
 	if len(held)+len(due) > min(few(len(t.names)), len(t.names)/2) { // the shards are not the cause
-		free, due = append(free, held...), nil
+		is.Free, due = append(is.Free, held...), nil
 	}
 	ttl := time.Duration(0)
 	for i := range v.Members {
 		ttl = max(ttl, v.Members[i].TTL)
 	}
 	for _, i := range due {
-		if ttl > 0 && now-after[t.names[i]].newest() <= int64((ttl+time.Second-1)/time.Second) {
+		if ttl > 0 && is.Time-after.suspects[t.names[i]].newest() <= int64((ttl+time.Second-1)/time.Second) {
 			undecided = append(undecided, i)
 		} else {
-			hold = append(hold, i)
+			is.Hold = append(is.Hold, i)
 		}
 	}
-	out.again = out.again || len(t.suspects)+len(after) > 0 // a suspicion may expire
-	if len(hold)+len(free) == 0 && !changed {
-		return undecided
+	slices.Sort(is.Hold)
+	slices.Sort(is.Free)
+	is.Left = q.Deaths - 1
+	if len(is.Hold) > 0 {
+		is.Versions = versions
 	}
-	next.suspects = after
-	for _, i := range hold {
-		after[t.names[i]] = &suspicion{after[t.names[i]].Deaths, until, versions}
-		next.owner[i] = assign.None
+	if len(is.Hold)+len(is.Free) == 0 && !changed {
+		*is = isolation{}
 	}
-	for _, i := range free {
-		list := after[t.names[i]].Deaths
-		list = slices.Clone(list[len(list)-max(min(len(list)-1, q.Deaths-1), 0):])
-		for k := range list {
-			list[k].at = now
-		}
-		after[t.names[i]] = &suspicion{Deaths: list}
-	}
-	return undecided
-}
-
-// count returns the next table's suspicions with the deaths that this plan counts, and reports
-// whether the plan must record them. If a recorded time is later than the plan's time, a clock was
-// wrong, and the shard's times are moved back.
-func (p *planner) count(t, next *assignments, v *core.View) (after map[string]*suspicion, changed bool) {
-	now, until, within := p.wall.Unix(), p.wall.Add(p.Quarantine.For).Unix(), int64(p.Quarantine.Within/time.Second)
-	after = make(map[string]*suspicion, len(next.suspects))
-	for name, s := range next.suspects {
-		x, ahead := &suspicion{nil, min(s.Until, until), s.Versions}, max(0, s.newest()-now)
-		for _, d := range s.Deaths {
-			if d.at -= ahead; s.held() || d.at >= now-within {
-				x.Deaths = append(x.Deaths, d)
-			}
-		}
-		if changed = changed || ahead > 0 || x.Until < s.Until; len(x.Deaths) > 0 || s.held() {
-			after[name] = x
-		}
-	}
-	// A departed member's death counts for every shard that it leased. A process that has become a
-	// member again did not die.
-	living := map[core.SessionID]bool{}
-	for i := range v.Members {
-		living[mark.Process(v.Members[i].Session)] = true
-	}
-	for _, m := range slices.Sorted(maps.Keys(p.lost)) {
-		d := death{now, identity(&t.members[m])}
-		if living[mark.Process(t.members[m].ID)] {
-			continue
-		}
-		for _, name := range p.lost[m] {
-			if !t.has(name) {
-				continue
-			}
-			s := cmp.Or(after[name], &suspicion{})
-			list := slices.DeleteFunc(slices.Clone(s.Deaths), func(x death) bool { return x.of>>32 == d.of>>32 && d.of != 0 })
-			after[name], changed = s.with(append(list, d)), true
-		}
-	}
-	return after, changed || len(after) != len(t.suspects)
+	return undecided, len(t.suspects)+len(after.suspects) > 0
 }
 
 // due returns the shards that seem to kill their owners. Such a shard was present at enough of the
 // deaths, and these deaths occurred on more than one machine. No other shard was present at all of
 // these deaths. A death that one shard explains does not count against other shards.
-func (p *planner) due(t *assignments, suspects map[string]*suspicion, enough func(n, all int) bool) (out []int32) {
+func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32) {
 	lists, all, explained := map[string][]death{}, map[death]bool{}, map[death]bool{}
 	var names []string
-	for name, s := range suspects {
-		list := slices.Clone(s.Deaths)
+	for name, s := range t.suspects {
+		list := s.list()
 		for i, d := range list {
 			list[i] = d.key()
 			all[list[i]] = d.of != 0
@@ -323,8 +387,27 @@ func machines(list []death) int {
 	return len(labels)
 }
 
-func (t *assignments) calm(v *core.View) bool {
+// When a plan frees a member's slot, its death is recorded for every shard that it leased. A
+// process that has become a member again did not die.
+func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	living := map[core.SessionID]bool{}
+	for i := range v.Members {
+		living[mark.Process(v.Members[i].Session)] = true
+	}
+	for _, slot := range ch.Gone {
+		if living[mark.Process(t.members[slot].ID)] {
+			continue
+		}
+		for _, name := range p.lost[slot] {
+			if i, ok := indexOf(t, name); ok {
+				ch.Isolation.Late, ch.Isolation.By = append(ch.Isolation.Late, int32(i)), append(ch.Isolation.By, slot)
+			}
+		}
+	}
+}
+
+func (t *assignments) calm(v *core.View) bool {
+	living := map[core.SessionID]bool{"": true}
 	for i := range v.Members {
 		living[v.Members[i].Session] = true
 	}
@@ -334,15 +417,14 @@ func (t *assignments) calm(v *core.View) bool {
 	return !slices.ContainsFunc(t.members, func(m assign.Member) bool { return !living[m.ID] })
 }
 
-func tellQuarantine(log *slog.Logger, before, after *assignments) {
-	for _, shard := range after.names {
-		was, is := before.suspects[shard].held(), after.suspects[shard].held()
-		switch {
-		case is && !was:
-			log.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", after.asideOf(shard).Why))
-		case was && !is:
-			log.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", after.number))
-		}
+func tellQuarantine(log *slog.Logger, out *Outcome, t *assignments) {
+	for _, i := range out.change.Isolation.Hold {
+		shard := out.Cluster.Shards[i].Name
+		log.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", t.asideOf(shard).Why))
+	}
+	for _, i := range out.change.Isolation.Free {
+		shard := out.Cluster.Shards[i].Name
+		log.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", out.Number))
 	}
 }
 
@@ -366,10 +448,10 @@ func (p *planner) near(s *suspicion, died bool, top int) bool {
 	now := suspicion{}
 	if s != nil {
 		oldest := p.wall.Unix() - int64(p.Quarantine.Within/time.Second)
-		now.Deaths = slices.DeleteFunc(slices.Clone(s.Deaths), func(d death) bool { return d.at < oldest })
+		now.Deaths = slices.DeleteFunc(slices.Clone(s.Deaths), func(at int64) bool { return at < oldest })
 	}
 	if died {
-		now.Deaths = append(now.Deaths, death{at: p.wall.Unix()})
+		now.Deaths = append(now.Deaths, p.wall.Unix())
 	}
 	return p.Quarantine.close(&now, top)
 }

@@ -330,7 +330,7 @@ func TestNoMoveNearQuarantine(t *testing.T) {
 	}
 	table.suspects = map[string]*suspicion{}
 	for _, name := range table.names[:3] {
-		table.suspects[name] = &suspicion{Deaths: deaths(990, 995)}
+		table.suspects[name] = &suspicion{Deaths: []int64{990, 995}}
 	}
 	v.Members = append(v.Members, core.Member{Session: "b", Node: "b", MemberState: core.MemberState{Weight: 1}})
 	if out, err = p.next(time.Second, table, v, measured{}, nil); err != nil || len(out.Moves) != 1 || out.Moves[0].Shard != 3 {
@@ -358,7 +358,7 @@ func TestNoMoveOfAnOrphanNearQuarantine(t *testing.T) {
 	}
 	table.suspects = map[string]*suspicion{}
 	for _, name := range table.names[:3] {
-		table.suspects[name] = &suspicion{Deaths: deaths(990)}
+		table.suspects[name] = &suspicion{Deaths: []int64{990}}
 	}
 	v.Members = nil
 	for _, name := range []string{"b", "c"} {
@@ -407,10 +407,10 @@ func TestFreeAfterManyDeaths(t *testing.T) {
 	}
 	next(0)
 	table.suspects = map[string]*suspicion{"s-0": (&suspicion{Until: 999}).with(list)}
-	if c := next(time.Second); c == nil || table.suspects["s-0"].held() {
+	if c := next(time.Second); c == nil || len(c.Isolation.Free) != 1 || table.suspects["s-0"].held() {
 		t.Fatalf("%+v, want a shard that comes free", c)
 	}
-	if c := next(2 * time.Second); table.suspects["s-0"].held() {
+	if c := next(2 * time.Second); c != nil && len(c.Isolation.Hold) > 0 || table.suspects["s-0"].held() {
 		t.Errorf("%+v, though nobody died", c)
 	}
 	if !q.next(table.suspects["s-0"]) {
@@ -422,9 +422,19 @@ func TestFreeAfterManyDeaths(t *testing.T) {
 // shards therefore gets the deaths.
 func TestDeathsFollowTheRange(t *testing.T) {
 	t.Parallel()
-	table := keyed(3)
-	table.suspects = map[string]*suspicion{"k-0000": {Deaths: deaths(5, 6)}, "k-0001": {Deaths: deaths(7)}}
-	next := divided(t, table, division{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}, Merges: []assign.Merge{{From: 1, To: 2}}})
+	base := &planChange{Number: 1, Base: true, Keys: Keyspace{Name: "k", Shards: 3}, Next: 3}
+	for i := range 3 {
+		base.Ranges = append(base.Ranges, numbered{i, equal(i, 3)})
+	}
+	base.Suspects = map[string]*suspicion{"k-0000": {Deaths: []int64{5, 6}}, "k-0001": {Deaths: []int64{7}}}
+	table, err := (&assignments{}).apply(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := table.apply(&planChange{Number: 2, Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}, Merges: []assign.Merge{{From: 1, To: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]int{"k-0000": 2, "k-0001": 1, "k-0002": 1, "k-0003": 2} {
 		if s := next.suspects[name]; s == nil || len(s.Deaths) != want {
 			t.Errorf("%s has %+v, want %d deaths", name, s, want)
@@ -433,13 +443,13 @@ func TestDeathsFollowTheRange(t *testing.T) {
 	if len(table.suspects) != 2 {
 		t.Errorf("the table before has %d suspects", len(table.suspects))
 	}
-	if next = divided(t, table, division{Merges: []assign.Merge{{From: 1, To: 0}}}); len(next.suspects["k-0000"].Deaths) != 2 {
-		t.Errorf("%+v, want the more deaths of two", next)
+	next, err = table.apply(&planChange{Number: 2, Merges: []assign.Merge{{From: 1, To: 0}}})
+	if err != nil || len(next.suspects["k-0000"].Deaths) != 2 {
+		t.Errorf("%+v, error %v, want the more deaths of two", next, err)
 	}
-	table.suspects["gone"] = &suspicion{Until: 9}
-	next, err := (&planner{Specs: []string{"s"}, Keys: table.keys}).begin(table)
-	if err != nil || len(next.suspects) != 2 || len(table.suspects) != 3 {
-		t.Errorf("%+v, error %v, want no suspicion of a shard that is not in the set", next, err)
+	base.Suspects["gone"] = &suspicion{Until: 9}
+	if table, err = (&assignments{}).apply(base); err != nil || len(table.suspects) != 2 || len(base.Suspects) != 3 {
+		t.Errorf("%+v, error %v, want no suspicion of a shard that is not in the set", table, err)
 	}
 }
 
@@ -496,15 +506,11 @@ func TestStandsOut(t *testing.T) {
 			if out, err = p.next(time.Second, table, v, measured{}, nil); err != nil {
 				t.Fatal(err)
 			}
-			var held []int
+			var held []int32
 			if out.change != nil {
-				for _, r := range out.change.Rows {
-					if r.Suspicion.held() {
-						held = append(held, r.Shard)
-					}
-				}
+				held = out.change.Isolation.Hold
 			}
-			if c.held != (len(held) > 0) || c.held && !slices.Equal(held, []int{7}) {
+			if c.held != (len(held) > 0) || c.held && !slices.Equal(held, []int32{7}) {
 				t.Errorf("held %v, want %v of s-07", held, c.held)
 			}
 		})

@@ -61,7 +61,7 @@ func TestReadPlans(t *testing.T) {
 func TestAsideOf(t *testing.T) {
 	until := time.Unix(2_000_000_000, 0).UTC()
 	table := &assignments{keys: Keyspace{Name: "k", Shards: 2}, next: 5, names: []string{"fixed", "k-0000", "k-0003"},
-		suspects: map[string]*suspicion{"fixed": {Until: until.Unix(), Deaths: deaths(1, 2)}, "k-0000": {Deaths: deaths(1)}}}
+		suspects: map[string]*suspicion{"fixed": {Until: until.Unix(), Deaths: []int64{1, 2}}, "k-0000": {Deaths: []int64{1}}}}
 	for shard, want := range map[string]bool{
 		"k-0001": true, "k-0002": true, "k-0004": true,
 		"k-0000": false, "k-0003": false, "k-0005": false, "k-1": false, "k-": false, "x": false, "": false, "k-00001": false,

@@ -89,7 +89,7 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("tenure: %w: keyspace %q: %w", core.ErrInvalid, k.Name, err)
 	}
-	return j, c, t.byRange, nil
+	return j, c, t.ranged(), nil
 }
 
 // gather fills in a base from the notes of the shards that have a record. A shard without a note
@@ -121,7 +121,7 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 	}
 	for _, i := range slices.Sorted(maps.Keys(has)) {
 		if !has[i].Empty() || ends[i] {
-			c.Rows = append(c.Rows, row{Shard: i, Range: has[i], Owner: assign.None})
+			c.Ranges = append(c.Ranges, numbered{i, has[i]})
 		}
 	}
 	return c.divides()
@@ -151,8 +151,8 @@ func (c *planChange) reopen(i int, notes map[int]note, has map[int]assign.Range)
 
 func (c *planChange) divides() error {
 	k := c.Keys
-	pieces := slices.DeleteFunc(slices.Clone(c.Rows), func(r row) bool { return r.Range.Empty() })
-	slices.SortFunc(pieces, func(a, b row) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	pieces := slices.DeleteFunc(slices.Clone(c.Ranges), func(p numbered) bool { return p.Range.Empty() })
+	slices.SortFunc(pieces, func(a, b numbered) int { return cmp.Compare(a.Range.From, b.Range.From) })
 	at, before := uint64(0), "the beginning"
 	for n, p := range pieces {
 		if p.Range.From != at || n > 0 && at == 0 {

@@ -200,8 +200,14 @@ func TestGather(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		k := Keyspace{Name: "k", Shards: 1 + r.IntN(4)}
-		table := keyed(k.Shards)
-		table.number = 1
+		base := &planChange{Number: 1, Base: true, Keys: k, Next: k.Shards}
+		for i := range k.Shards {
+			base.Ranges = append(base.Ranges, numbered{i, equal(i, k.Shards)})
+		}
+		table, err := (&assignments{}).apply(base)
+		if err != nil {
+			t.Fatal(err)
+		}
 		notes := map[int]note{}
 		for range k.Shards {
 			notes[len(notes)] = note{}
@@ -236,7 +242,7 @@ func TestGather(t *testing.T) {
 			return true
 		}
 		for range 40 {
-			var c division
+			c := &planChange{Number: table.number + 1}
 			if i := int32(r.IntN(len(table.names))); r.IntN(3) > 0 {
 				if x := table.ranges[i]; !x.Empty() && table.change(table.names[i]) == nil && x.To-x.From > 4 {
 					c.Splits = []assign.Split{{Shard: i, At: []uint64{x.From + 1 + r.Uint64N((x.To-x.From)/2), x.From + (x.To-x.From)/2 + 2}}}
@@ -249,7 +255,11 @@ func TestGather(t *testing.T) {
 					c.Settled = append(c.Settled, int32(indexed(table, table.changes[i].From)))
 				}
 			}
-			table = divided(t, table, c)
+			if !c.nothing() {
+				if table, err = table.apply(c); err != nil {
+					t.Fatal(seed, err)
+				}
+			}
 			for range r.IntN(4) {
 				if n := len(table.changes); n > 0 {
 					step(&table.changes[r.IntN(n)])
@@ -322,7 +332,7 @@ func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 		return
 	}
 	at := uint64(0)
-	for _, x := range table.byRange.All() {
+	for _, x := range table.ranged().All() {
 		if x.From != at {
 			text, _ := json.Marshal(bad)
 			t.Fatalf("the notes %s make a map that does not divide the keyspace: %v", text, table.ranges)
@@ -346,7 +356,9 @@ func TestRepairOfARefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table = divided(t, table, division{Refused: []refusal{{Shard: 1}}})
+	if table, err = table.apply(&planChange{Number: table.number + 1, Refused: []refusal{{Shard: 1}}}); err != nil {
+		t.Fatal(err)
+	}
 	if len(table.changes) != 1 || len(table.changes[0].Gifts) != 0 || table.changes[0].Rest != (assign.Range{}) {
 		t.Errorf("the range does not go back: %+v", table.changes)
 	}

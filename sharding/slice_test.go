@@ -636,24 +636,14 @@ func idle(_ *member, ctx context.Context, _ *core.Lease) error {
 	return nil
 }
 
-// divided returns the next table after a plan that only changes ranges.
-func divided(t testing.TB, table *assignments, d division) *assignments {
-	t.Helper()
-	next := table.copy()
-	next.number++
-	next.divide(&d)
-	next, err := table.apply(next.since(table))
+func divided(w *world, t *assignments, c *planChange) *assignments {
+	w.Helper()
+	c.Number = t.number + 1
+	next, err := t.apply(c)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	return next
-}
-
-func deaths(at ...int64) (out []death) {
-	for _, x := range at {
-		out = append(out, death{at: x})
-	}
-	return out
 }
 
 // Regardless of the plans, a giver does not forget its gifts before they are taken. Otherwise, no
@@ -675,7 +665,7 @@ func TestNoteIsNotForgotten(t *testing.T) {
 			"k-0003": idle,
 		})
 		w.await("the slice", 5*ttl, func() bool { return m.slice("k-0000") != nil })
-		table = divided(w, table, division{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}})
+		table = divided(w, table, &planChange{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}})
 		m.setTable(table)
 		noted := func() int64 {
 			n, err := m.noted(w.Context(), "k-0000")
@@ -685,8 +675,8 @@ func TestNoteIsNotForgotten(t *testing.T) {
 			return n.Map
 		}
 		w.await("the note", 5*ttl, func() bool { return noted() == 1 })
-		table = divided(w, table, division{Settled: []int32{0}}) // although the change is not complete
-		table = divided(w, table, division{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 59}}}})
+		table = divided(w, table, &planChange{Settled: []int32{0}}) // although the change is not complete
+		table = divided(w, table, &planChange{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 59}}}})
 		m.setTable(table)
 		time.Sleep(10 * ttl)
 		if n := noted(); n != 1 {
@@ -702,8 +692,8 @@ func TestNoteIsNotForgotten(t *testing.T) {
 func TestLostNote(t *testing.T) {
 	bubble(t, func(w *world) {
 		opened := make(chan error, 1)
-		table := divided(w, keyed(2), division{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}})
-		table = divided(w, table, division{Settled: []int32{0}})
+		table := divided(w, keyed(2), &planChange{Splits: []assign.Split{{Shard: 0, At: []uint64{1 << 60}}}})
+		table = divided(w, table, &planChange{Settled: []int32{0}})
 		plans(w, table, map[string]memberHandler{"k-0002": func(m *member, ctx context.Context, l *core.Lease) error {
 			_, err := m.OpenSlice(ctx, l, nil)
 			opened <- err

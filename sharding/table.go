@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
@@ -16,13 +17,12 @@ import (
 type assignments struct {
 	number  int64 // number of the last plan
 	specs   []string
-	fixed   []string        // the shards of specs, sorted
 	keys    Keyspace        // if it has no name, there is no keyspace
 	next    int             // number that the keyspace's next new shard gets
 	names   []string        // sorted; all slices by shard have this order
 	ranges  []assign.Range  // ranges by shard; empty if there is no keyspace
-	members []assign.Member // sorted by ID
-	owner   []int32         // for each shard, an index in members, or None
+	members []assign.Member // members by slot; in a free slot, the ID is empty
+	owner   []int32         // for each shard, a slot or None
 	moved   []int64         // for each shard, the number of the plan that moved it
 	why     []assign.Reason
 	// The incomplete splits and merges are in the order of their plans. A shard takes part in at
@@ -31,7 +31,13 @@ type assignments struct {
 	// The suspects are shards whose owners died, by name. The values are never modified.
 	suspects map[string]*suspicion
 
-	byRange *Map // shared by tables with the same ranges; nil without a keyspace
+	byRange *lazyMap // shared by tables with the same ranges
+}
+
+// A lazyMap is built on first use.
+type lazyMap struct {
+	once sync.Once
+	m    *Map
 }
 
 // rangeChange is a split or merge, in which a shard gives ranges to others. The table contains the
@@ -72,6 +78,15 @@ func (t *assignments) session(i int) core.SessionID {
 		return t.members[o].ID
 	}
 	return ""
+}
+
+// If the table has no keyspace, ranged returns nil.
+func (t *assignments) ranged() *Map {
+	if t.keys.Name == "" {
+		return nil
+	}
+	t.byRange.once.Do(func() { t.byRange.m = newMap(t.number, t.keys, t.names, t.ranges) })
+	return t.byRange.m
 }
 
 func (t *assignments) has(shard string) bool {
@@ -149,274 +164,30 @@ func named(gifts []gift) []string {
 	return out
 }
 
-// planChange is one plan in the log: the difference between a table and its predecessor. A base is
-// the difference from a table that contains only the shards of Specs, without members and owners.
+// planChange is one plan in the log: either a base, which replaces the table, or a list of
+// differences from the previous table.
 type planChange struct {
 	Number int64
 	Base   bool
 	form   byte // the form in which the plan is written; 0 is the first form
-	// The set of shards is present only in a base.
+	// The set of shards, and the keyspace with its shards' ranges, are present only in a base.
 	Specs   []string
 	Keys    Keyspace
 	Next    int
-	Changes []rangeChange   // all incomplete splits and merges
-	Left    []int32         // members that left, by their indexes in the previous table
-	Members []assign.Member // members that joined or changed, sorted by ID
-	Rows    []row           // shards that changed, sorted
-}
+	Ranges  []numbered
+	Changes []rangeChange
+	// Suspects is present only in a base.
+	Suspects map[string]*suspicion
 
-// A row is everything that a table says about one shard.
-type row struct {
-	Shard int // an index in the fixed shards; greater numbers are the keyspace's shards, from its number 0
-	// In the log, a range has no end, because it ends where the next one begins. If a shard of the
-	// keyspace has no range, and no merge is in progress that ends the shard, then it has ended.
-	Range     assign.Range
-	Owner     int32 // an index in the new table's members, or None
-	Plan      int64 // the plan that moved the shard
-	Why       assign.Reason
-	Suspicion *suspicion
-}
-
-func (t *assignments) row(i int) row {
-	return row{Range: t.ranges[i], Owner: t.owner[i], Plan: t.moved[i], Why: t.why[i], Suspicion: t.suspects[t.names[i]]}
-}
-
-func (r row) same(x row) bool {
-	s := r.Suspicion.same(x.Suspicion)
-	r.Suspicion, x.Suspicion = nil, nil
-	return s && r == x
-}
-
-// since returns the plan that leads from an older table to t. If the set of shards changed, or if
-// the older table is the zero value, the plan is a base.
-func (t *assignments) since(old *assignments) *planChange {
-	c := &planChange{Number: t.number, Next: t.next, Changes: t.changes}
-	if old.names == nil || !slices.Equal(old.specs, t.specs) || !old.keys.same(t.keys) {
-		c.Base, c.Specs, c.Keys, old = true, t.specs, t.keys, &assignments{}
-		old.add(empty, t.fixed...)
-	}
-	for i, m := range old.members {
-		if _, stays := memberOf(t.members, m.ID); !stays {
-			c.Left = append(c.Left, int32(i))
-		}
-	}
-	for _, m := range t.members {
-		if i, stays := memberOf(old.members, m.ID); !stays || old.members[i] != m {
-			c.Members = append(c.Members, m)
-		}
-	}
-	was := old.copy()
-	was.seat(t.members)
-	add := func(name string, r row) {
-		r.Shard = t.id(name)
-		c.Rows = append(c.Rows, r)
-	}
-	for i, name := range was.names {
-		if _, stays := t.near(i, name); !stays {
-			add(name, row{Range: empty, Owner: assign.None})
-		}
-	}
-	for i, name := range t.names {
-		if k, has := was.near(i, name); !has || !was.row(k).same(t.row(i)) {
-			add(name, t.row(i))
-		}
-	}
-	slices.SortFunc(c.Rows, func(a, b row) int { return cmp.Compare(a.Shard, b.Shard) })
-	return c
-}
-
-func memberOf(members []assign.Member, id core.SessionID) (int, bool) {
-	return slices.BinarySearchFunc(members, id, func(m assign.Member, id core.SessionID) int { return cmp.Compare(m.ID, id) })
-}
-
-// near returns indexOf of a shard that is probably the i-th.
-func (t *assignments) near(i int, name string) (int, bool) {
-	if i < len(t.names) && t.names[i] == name {
-		return i, true
-	}
-	return indexOf(t, name)
-}
-
-// id returns a row's number for a shard.
-func (t *assignments) id(name string) int {
-	if i, fixed := slices.BinarySearch(t.fixed, name); fixed {
-		return i
-	}
-	k, _ := t.keys.index(name)
-	return len(t.fixed) + k
-}
-
-// If the change does not fit the table, apply returns an error. A change fails to fit only if the
-// log was tampered with or truncated. A valid base always fits.
-func (t *assignments) apply(c *planChange) (*assignments, error) {
-	if c.Base {
-		var err error
-		if t, err = unassigned(c.Specs, c.Keys); err != nil {
-			return nil, err
-		}
-	} else if c.Number != t.number+1 || t.names == nil {
-		return nil, fmt.Errorf("sharding: plan %d does not follow plan %d", c.Number, t.number)
-	}
-	next := t.copy()
-	next.number, next.next, next.changes = c.Number, c.Next, c.Changes
-	replaced := map[core.SessionID]bool{}
-	for _, i := range c.Left {
-		if i < 0 || int(i) >= len(t.members) {
-			return nil, fmt.Errorf("sharding: plan %d removes member %d of %d", c.Number, i, len(t.members))
-		}
-		replaced[t.members[i].ID] = true
-	}
-	for _, m := range c.Members {
-		replaced[m.ID] = true
-	}
-	members := slices.DeleteFunc(slices.Clone(t.members), func(m assign.Member) bool { return replaced[m.ID] })
-	if members = append(members, c.Members...); len(members) > maxMembers {
-		return nil, fmt.Errorf("sharding: plan %d has %d members", c.Number, len(members))
-	}
-	slices.SortFunc(members, func(a, b assign.Member) int { return cmp.Compare(a.ID, b.ID) })
-	next.seat(members)
-	if err := next.fill(t, c); err != nil {
-		return nil, err
-	}
-	for _, x := range c.Changes {
-		for _, shard := range append([]string{x.From}, named(x.Gifts)...) {
-			if !next.has(shard) {
-				return nil, fmt.Errorf("sharding: plan %d changes the range of shard %.60q, which it does not have", c.Number, shard)
-			}
-		}
-	}
-	return next, nil
-}
-
-// fill replaces the rows of t, which is a copy of the table old, by a plan's rows.
-func (t *assignments) fill(old *assignments, c *planChange) error {
-	ending, gone, divides := map[string]bool{}, map[int32]bool{}, c.Base
-	for _, x := range c.Changes {
-		ending[x.From] = x.Rest.Empty()
-	}
-	for _, r := range c.Rows {
-		k := r.Shard - len(t.fixed)
-		if r.Shard < 0 || k >= c.Next || k >= 0 && t.keys.Name == "" || c.Next > maxNumbers ||
-			r.Owner < assign.None || int(r.Owner) >= len(t.members) {
-			return fmt.Errorf("sharding: plan %d gives shard %d of %d to member %d of %d", c.Number, r.Shard, len(t.fixed)+c.Next, r.Owner, len(t.members))
-		}
-		if k < 0 {
-			r.Range = empty
-		}
-		name := t.name(r.Shard)
-		i, has := indexOf(old, name)
-		if !has {
-			i = len(t.names)
-			t.add(empty, name)
-		}
-		if k >= 0 && r.Range.Empty() && !ending[name] {
-			r.Suspicion, gone[int32(i)] = nil, true
-		}
-		if was := t.ranges[i]; was.From != r.Range.From || was.Empty() != r.Range.Empty() || gone[int32(i)] {
-			t.ranges[i], divides = r.Range, true
-		}
-		t.owner[i], t.moved[i], t.why[i] = r.Owner, r.Plan, r.Why
-		if delete(t.suspects, name); r.Suspicion != nil {
-			t.suspects[name] = r.Suspicion
-		}
-	}
-	if !divides {
-		return nil
-	}
-	return t.arrange(gone)
-}
-
-// arrange sorts the shards, without those that ended, and ends each range where the next one
-// begins.
-func (t *assignments) arrange(gone map[int32]bool) error {
-	t.sort(gone)
-	n := len(t.names)
-	if n == 0 || n > keyspace.MaxShards {
-		return fmt.Errorf("sharding: plan %d has %d shards", t.number, n)
-	}
-	if t.keys.Name == "" {
-		return nil
-	}
-	m := newMap(t.number, t.keys, t.names, t.ranges)
-	if m.Len() == 0 || m.from[0] != 0 || len(slices.Compact(slices.Clone(m.from))) < m.Len() {
-		return fmt.Errorf("sharding: plan %d has ranges that do not divide the hashes", t.number)
-	}
-	for shard, r := range m.All() {
-		i, _ := indexOf(t, shard)
-		t.ranges[i] = r
-	}
-	t.byRange = m
-	return nil
-}
-
-// The next table is made from a copy.
-func (t *assignments) copy() *assignments {
-	next := *t
-	next.names, next.ranges, next.owner, next.moved, next.why = slices.Clip(t.names), slices.Clone(t.ranges), slices.Clone(t.owner),
-		slices.Clone(t.moved), slices.Clone(t.why)
-	next.changes, next.suspects = slices.Clone(t.changes), map[string]*suspicion{}
-	maps.Copy(next.suspects, t.suspects)
-	return &next
-}
-
-// seat replaces the members. The shards of the members that left have no owner.
-func (t *assignments) seat(members []assign.Member) {
-	to := make([]int32, len(t.members))
-	for i, m := range t.members {
-		k, stays := memberOf(members, m.ID)
-		if to[i] = int32(k); !stays {
-			to[i] = assign.None
-		}
-	}
-	for i, o := range t.owner {
-		if o != assign.None {
-			t.owner[i] = to[o]
-		}
-	}
-	t.members = members
-}
-
-// name returns the shard of a row.
-func (t *assignments) name(id int) string {
-	if id < len(t.fixed) {
-		return t.fixed[id]
-	}
-	return t.keys.shard(id - len(t.fixed))
-}
-
-// add adds shards without owners at the end, where arrange finds them.
-func (t *assignments) add(r assign.Range, names ...string) {
-	t.names = append(t.names, names...)
-	for range names {
-		t.ranges, t.owner = append(t.ranges, r), append(t.owner, assign.None)
-		t.moved, t.why = append(t.moved, 0), append(t.why, 0)
-	}
-}
-
-// unassigned returns a table that contains only the fixed shards.
-func unassigned(specs []string, keys Keyspace) (*assignments, error) {
-	fixed, err := keyspace.Expand(specs...)
-	if err != nil && len(specs) > 0 {
-		return nil, err
-	}
-	if keys.Name != "" {
-		if err := keys.Validate(); err != nil {
-			return nil, err
-		}
-		for _, name := range fixed {
-			if _, err := keys.index(name); err == nil {
-				return nil, fmt.Errorf("sharding: the plan has shard %q twice", name)
-			}
-		}
-	}
-	t := &assignments{specs: specs, fixed: fixed, keys: keys}
-	t.add(empty, fixed...)
-	return t, nil
-}
-
-// A division lists changes of ranges, by the shards' indexes in a table. Settled lists the givers
-// in complete changes, and Refused lists the shards that do not take their gifts.
-type division struct {
+	Isolation isolation
+	// A base lists all members. Other plans list only the members that joined or changed.
+	Seats []memberSlot
+	Gone  []int32 // slots that become free
+	// A move in Moves sets only To and Why. The value of To is a slot or None. A base contains a
+	// move for each shard with an owner. Such a move's Plan is the plan that moved the shard.
+	Moves []slotMove
+	// Settled lists the givers in complete changes, and Refused lists the shards that do not take
+	// their gifts. Like Splits and Merges, these lists refer to the shards of the previous table.
 	Splits  []assign.Split
 	Merges  []assign.Merge
 	Settled []int32
@@ -428,57 +199,228 @@ type refusal struct {
 	Why   string
 }
 
-// divide ends complete splits and merges, and begins others. It skips changes that the table does
-// not permit.
-func (t *assignments) divide(d *division) {
-	if len(d.Splits)+len(d.Merges)+len(d.Settled)+len(d.Refused) == 0 {
-		return
+func (c *planChange) nothing() bool {
+	return !c.Base && len(c.Seats)+len(c.Gone)+len(c.Moves)+len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused)+
+		int(c.Isolation.Time) == 0
+}
+
+type numbered struct {
+	Shard int
+	Range assign.Range
+}
+
+type memberSlot struct {
+	Slot   int32
+	Member assign.Member
+}
+
+type slotMove struct {
+	Shard int32
+	To    int32
+	Plan  int64 // only in a base: the plan that moved the shard
+	Why   assign.Reason
+}
+
+// If the change does not fit the table, apply returns an error. A change fails to fit only if the
+// log was tampered with or truncated. A valid base always fits.
+func (t *assignments) apply(c *planChange) (*assignments, error) {
+	next, err := t.begin(c)
+	if err != nil {
+		return nil, err
+	}
+	next.number = c.Number
+	if !c.Base {
+		next.die(c)
+	}
+	if err := next.seat(c); err != nil {
+		return nil, err
+	}
+	if len(c.Seats) > 0 {
+		next.suspects = maps.Clone(next.suspects) // a base may share it
+		next.revive()
+	}
+	for _, m := range c.Moves {
+		if m.Shard < 0 || int(m.Shard) >= len(next.names) || m.To < assign.None || int(m.To) >= len(next.members) {
+			return nil, fmt.Errorf("sharding: plan %d moves shard %d to slot %d", c.Number, m.Shard, m.To)
+		}
+		next.owner[m.Shard], next.why[m.Shard] = m.To, m.Why
+		if next.moved[m.Shard] = c.Number; c.Base {
+			next.moved[m.Shard] = m.Plan
+		}
+	}
+	if len(c.Gone) > 0 { // the member of a freed slot owns nothing
+		for i, o := range next.owner {
+			if o != assign.None && next.members[o].ID == "" {
+				next.owner[i] = assign.None
+			}
+		}
+	}
+	if err := next.isolate(c); err != nil {
+		return nil, err
+	}
+	if err := next.divide(c); err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+// begin returns the table to which a change is applied: for a base, the base's table without
+// owners, and for any other change, a copy of t.
+func (t *assignments) begin(c *planChange) (*assignments, error) {
+	if c.Base {
+		return unassigned(c)
+	}
+	if c.Number != t.number+1 || t.names == nil {
+		return nil, fmt.Errorf("sharding: plan %d does not follow plan %d", c.Number, t.number)
+	}
+	return &assignments{
+		specs: t.specs, keys: t.keys, next: t.next, names: t.names, ranges: t.ranges, byRange: t.byRange, members: t.members,
+		owner: slices.Clone(t.owner), moved: slices.Clone(t.moved), why: slices.Clone(t.why),
+		changes: slices.Clone(t.changes), suspects: maps.Clone(t.suspects),
+	}, nil
+}
+
+func (t *assignments) seat(c *planChange) error {
+	t.members = slices.Clone(t.members)
+	for _, slot := range c.Gone {
+		if int(slot) >= len(t.members) || slot < 0 {
+			return fmt.Errorf("sharding: plan %d frees slot %d of %d", c.Number, slot, len(t.members))
+		}
+		t.members[slot] = assign.Member{}
+	}
+	for _, seat := range c.Seats {
+		if seat.Slot < 0 || seat.Slot >= maxMembers {
+			return fmt.Errorf("sharding: plan %d names slot %d", c.Number, seat.Slot)
+		}
+		for int(seat.Slot) >= len(t.members) {
+			t.members = append(t.members, assign.Member{})
+		}
+		t.members[seat.Slot] = seat.Member
+	}
+	return nil
+}
+
+func unassigned(c *planChange) (*assignments, error) {
+	names, err := keyspace.Expand(c.Specs...)
+	if err != nil && len(c.Specs) > 0 {
+		return nil, err
+	}
+	t := &assignments{specs: c.Specs, keys: c.Keys, next: c.Next, names: names, changes: c.Changes, suspects: c.Suspects,
+		byRange: &lazyMap{}}
+	for range names {
+		t.ranges = append(t.ranges, empty)
+	}
+	if c.Keys.Name != "" {
+		if err := c.Keys.Validate(); err != nil {
+			return nil, err
+		}
+		for _, r := range c.Ranges {
+			if r.Shard < 0 || r.Shard >= c.Next || c.Next > maxNumbers {
+				return nil, fmt.Errorf("sharding: plan %d has shard %d of %d", c.Number, r.Shard, c.Next)
+			}
+			t.names, t.ranges = append(t.names, c.Keys.shard(r.Shard)), append(t.ranges, r.Range)
+		}
+	}
+	n := len(t.names)
+	if n == 0 || n > keyspace.MaxShards {
+		return nil, fmt.Errorf("sharding: plan %d has %d shards", c.Number, n)
+	}
+	t.owner, t.moved, t.why = make([]int32, n), make([]int64, n), make([]assign.Reason, n)
+	for i := range t.owner {
+		t.owner[i] = assign.None
+	}
+	t.sort(nil)
+	for name := range c.Suspects {
+		if !t.has(name) { // if the shard does not exist, no plan would end its suspicion
+			t.suspects = maps.Clone(t.suspects)
+			maps.DeleteFunc(t.suspects, func(name string, _ *suspicion) bool { return !t.has(name) })
+			break
+		}
+	}
+	for i := 1; i < n; i++ {
+		if t.names[i] == t.names[i-1] {
+			return nil, fmt.Errorf("sharding: plan %d has shard %q twice", c.Number, t.names[i])
+		}
+	}
+	for _, x := range c.Changes {
+		for _, shard := range append([]string{x.From}, named(x.Gifts)...) {
+			if _, ok := slices.BinarySearch(t.names, shard); !ok {
+				return nil, fmt.Errorf("sharding: plan %d changes the range of shard %.60q, which it does not have", c.Number, shard)
+			}
+		}
+	}
+	return t, nil
+}
+
+// divide begins a change's splits and merges, and ends those that are complete.
+func (t *assignments) divide(c *planChange) error {
+	if len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused) == 0 {
+		return nil
+	}
+	wrong := func(what string, shard int32) error {
+		return fmt.Errorf("sharding: plan %d %s shard %d, which it cannot", c.Number, what, shard)
 	}
 	gone := map[int32]bool{}
-	end := func(s int32) {
-		gone[s] = true
-		delete(t.suspects, t.names[s])
+	t.ranges = slices.Clone(t.ranges)
+	if len(c.Splits)+len(c.Merges)+len(c.Refused) > 0 {
+		t.byRange = &lazyMap{}
 	}
-	for _, x := range d.Refused {
-		if r := &t.ranges[x.Shard]; t.takeBack(t.names[x.Shard], x.Why, r) && r.Empty() {
-			end(x.Shard)
+	for _, x := range c.Refused {
+		s := x.Shard
+		if s < 0 || int(s) >= len(t.names) || !t.takeBack(c.Number, t.names[s], x.Why, &t.ranges[s]) {
+			return wrong("takes back the range of", s)
+		}
+		if gone[s] = t.ranges[s].Empty(); gone[s] {
+			delete(t.suspects, t.names[s])
 		}
 	}
 	for i := range t.changes {
-		if x := &t.changes[i]; x.Number == t.number {
+		if x := &t.changes[i]; x.Number == c.Number {
 			x.Gifts = nil
 		}
 	}
-	for _, s := range d.Settled {
-		t.changes = slices.DeleteFunc(t.changes, func(x rangeChange) bool {
-			is := x.From == t.names[s]
-			if is && x.Rest.Empty() {
-				end(s)
-			}
-			return is
-		})
-	}
-	for _, s := range d.Splits {
-		if t.splits(s) {
-			t.split(s)
+	for _, s := range c.Settled {
+		at := -1
+		if s >= 0 && int(s) < len(t.names) {
+			at = slices.IndexFunc(t.changes, func(x rangeChange) bool { return x.From == t.names[s] })
 		}
-	}
-	for _, m := range d.Merges {
-		if t.merges(m) && !gone[m.From] && !gone[m.To] {
-			t.merge(m)
+		if at < 0 {
+			return wrong("settles", s)
 		}
+		if gone[s] = t.changes[at].Rest.Empty(); gone[s] {
+			delete(t.suspects, t.names[s])
+		}
+		t.changes = slices.Delete(t.changes, at, at+1)
+	}
+	n := len(t.names)
+	for _, s := range c.Splits {
+		if !t.splits(s) {
+			return wrong("splits", s.Shard)
+		}
+		t.split(c.Number, s)
+	}
+	for _, m := range c.Merges {
+		if m.From >= int32(n) || m.To >= int32(n) || !t.merges(m) || gone[m.From] || gone[m.To] {
+			return wrong("merges", m.From)
+		}
+		t.merge(c.Number, m)
+	}
+	if t.names = slices.Clone(t.names); len(t.names) > keyspace.MaxShards || t.next > maxNumbers {
+		return fmt.Errorf("sharding: plan %d makes %d shards, up to number %d: more than %d, or than %d", c.Number, len(t.names), t.next-1,
+			keyspace.MaxShards, maxNumbers)
 	}
 	t.sort(gone)
+	return nil
 }
 
 // takeBack undoes a gift to a shard, and returns false if there was no gift.
-func (t *assignments) takeBack(shard, why string, has *assign.Range) bool {
+func (t *assignments) takeBack(number int64, shard, why string, has *assign.Range) bool {
 	c := t.change(shard)
 	if c == nil || c.From == shard || !c.Rest.Empty() && !adjoin(c.Rest, c.gift(shard).Range) {
 		return false
 	}
 	*has = c.before(shard, *has)
-	c.Number, c.Rest, c.Why = t.number, join(c.Rest, c.gift(shard).Range), why
+	c.Number, c.Rest, c.Why = number, join(c.Rest, c.gift(shard).Range), why
 	i, ok := indexOf(t, c.From)
 	t.ranges[i] = c.Rest
 	return ok
@@ -499,9 +441,9 @@ func (t *assignments) splits(s assign.Split) bool {
 	return !r.Empty()
 }
 
-func (t *assignments) split(s assign.Split) {
+func (t *assignments) split(number int64, s assign.Split) {
 	r := t.ranges[s.Shard]
-	c := rangeChange{Number: t.number, From: t.names[s.Shard], Rest: assign.Range{From: r.From, To: s.At[0]}}
+	c := rangeChange{Number: number, From: t.names[s.Shard], Rest: assign.Range{From: r.From, To: s.At[0]}}
 	t.ranges[s.Shard] = c.Rest
 	for i, h := range s.At {
 		g := gift{t.keys.shard(t.next), assign.Range{From: h, To: r.To}}
@@ -511,9 +453,8 @@ func (t *assignments) split(s assign.Split) {
 		t.next++
 		t.suspect(t.names[s.Shard], g.Shard)
 		c.Gifts = append(c.Gifts, g)
-		t.add(g.Range, g.Shard)
-		last := len(t.names) - 1
-		t.owner[last], t.moved[last], t.why[last] = t.owner[s.Shard], t.number, assign.SplitOff
+		t.names, t.ranges = append(slices.Clip(t.names), g.Shard), append(t.ranges, g.Range)
+		t.owner, t.moved, t.why = append(t.owner, t.owner[s.Shard]), append(t.moved, number), append(t.why, assign.SplitOff)
 	}
 	t.changes = append(t.changes, c)
 }
@@ -532,12 +473,12 @@ func adjoin(a, b assign.Range) bool {
 	return a.To == b.From && a.To != 0 || b.To == a.From && b.To != 0
 }
 
-func (t *assignments) merge(m assign.Merge) {
+func (t *assignments) merge(number int64, m assign.Merge) {
 	g := gift{t.names[m.To], t.ranges[m.From]}
 	t.ranges[m.To] = join(t.ranges[m.To], g.Range)
 	t.ranges[m.From] = empty
 	t.suspect(t.names[m.From], g.Shard)
-	t.changes = append(t.changes, rangeChange{Number: t.number, From: t.names[m.From], Rest: empty, Gifts: []gift{g}})
+	t.changes = append(t.changes, rangeChange{Number: number, From: t.names[m.From], Rest: empty, Gifts: []gift{g}})
 }
 
 func (t *assignments) sort(gone map[int32]bool) {
@@ -558,4 +499,34 @@ func ordered[T any](of []T, order []int32) []T {
 		out[i] = of[k]
 	}
 	return out
+}
+
+func (t *assignments) base(number int64) *planChange {
+	c := &planChange{Number: number, Base: true, Specs: t.specs, Keys: t.keys, Next: t.next, Changes: t.changes, Suspects: t.suspects}
+	for i, m := range t.members {
+		if m.ID != "" {
+			c.Seats = append(c.Seats, memberSlot{int32(i), m})
+		}
+	}
+	for i, o := range t.owner {
+		if o != assign.None {
+			c.Moves = append(c.Moves, slotMove{Shard: int32(i), To: o, Plan: t.moved[i], Why: t.why[i]})
+		}
+	}
+	if t.keys.Name == "" {
+		return c
+	}
+	ending := map[string]bool{}
+	for _, x := range t.changes {
+		ending[x.From] = x.Rest.Empty()
+	}
+	for i, name := range t.names {
+		if t.ranges[i].Empty() && !ending[name] {
+			continue
+		}
+		if k, err := t.keys.index(name); err == nil {
+			c.Ranges = append(c.Ranges, numbered{k, t.ranges[i]})
+		}
+	}
+	return c
 }

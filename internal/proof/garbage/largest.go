@@ -114,24 +114,26 @@ func live() (peak *atomic.Uint64, stop func()) {
 // a base that quarantines as many shards as possible, including those in planned. The rest of the
 // plan contains shards whose owners have died.
 func quarantined(planned []string, size int) []byte {
-	const form, number, base, suspected, until = 4, 1 << 40, 1, 2, 1 << 40
+	const form, number, base, until = 3, 1 << 40, 1, 1 << 40
 	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	names := slices.Clone(planned)
+	for i := range size / 16 {
+		names = append(names, fmt.Sprintf("q%05d", i))
+	}
 	b := append(binary.AppendUvarint([]byte{form}, number), 0, 1, base)
 	b = binary.AppendUvarint(b, uint64(len(planned)+1))
 	for _, s := range append(slices.Clone(planned), fmt.Sprintf("q00000..%05d", size/16-1)) {
 		b = text(b, s)
 	}
-	b = append(b, 0, 0, 0, 0, 0) // no keyspace, no next shard, no change, nobody left, no member
-	n := len(planned) + size/16
-	b = binary.AppendUvarint(b, uint64(n))
-	for i := range n {
-		if b = append(b, 1, suspected, 0, 0, 0); i < keyspace.MaxShards/20 { // no owner, no death
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	for i, s := range names {
+		if b = append(text(b, s), 0); i < keyspace.MaxShards/20 { // no death
 			b = append(binary.AppendUvarint(b, until), 0) // no version
 		} else {
 			b = append(b, 0, 0)
 		}
 	}
-	return b
+	return append(b, 0, 0, 0, 0) // no keyspace, nobody gone, no member, no move
 }
 
 // fill takes a shard and commits n operations, one per call.
