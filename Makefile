@@ -21,7 +21,7 @@ PROGRAMS := ./cmd/tenure ./deploy/... ./internal/proof/certify ./internal/proof/
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 MUTATED = $(patsubst %/,./%,$(dir $(shell git grep -l mutate.Flag -- '*/mutants_test.go')))
 CUT = $(filter-out $(shell go list $(STORES) $(PROGRAMS) ./cmd/... ./internal/proof/...),$(addprefix github.com/tenure-go/tenure/,$(sort \
-	$(patsubst %/,%,$(dir $(shell git grep -lE 'share.Of|testing.Short' -- '*_test.go'))))))
+	$(patsubst %/,%,$(dir $(shell git grep -lE 'share.Of|testing.Short' -- '*_test.go' ':!quorum'))))))
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 
 # The go command turns cgo off where it finds no C compiler. SQLite's own code, C turned into
