@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 const (
 	identityFile = "tenure.json"
 	lockFile     = "tenure.lock"
+	maxIdentity  = 64 << 10 // in bytes; more is not read
 )
 
 // identity names the owner of a data folder. etcd's own files contain only ids.
@@ -58,12 +60,13 @@ func openFolder(c *Config, self Address) (*folder, error) {
 }
 
 func (f *folder) read(c *Config, self Address) error {
-	text, err := os.ReadFile(filepath.Join(f.dir, identityFile))
+	file, err := os.Open(filepath.Join(f.dir, identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return f.empty()
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &f.id)
+		defer file.Close()
+		err = json.NewDecoder(io.LimitReader(file, maxIdentity)).Decode(&f.id)
 	}
 	f.begun = wal.Exist(filepath.Join(f.dir, "member", "wal"))
 	switch {

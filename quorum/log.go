@@ -21,9 +21,9 @@ type sink struct {
 	closing *atomic.Bool
 }
 
-// logger returns etcd's logger, which writes to l only. Once closing is true, what etcd logs about
-// its own end has level Debug. If etcd can no longer keep its data, for
-// example on a full disk, etcd logs the reason at level Error, and the logger ends the process.
+// logger returns etcd's logger, which writes to l only. Once closing is true, etcd's messages about
+// its own end have level Debug. If etcd can no longer keep its data, for example on a full disk,
+// etcd logs the reason at level Error, and the logger ends the process.
 func logger(l *slog.Logger, closing *atomic.Bool) *zap.Logger {
 	c := zapcore.NewSamplerWithOptions(&sink{zapcore.WarnLevel, l, closing}, time.Second, 10, 0)
 	return zap.New(c, zap.ErrorOutput(zapcore.AddSync(io.Discard)))

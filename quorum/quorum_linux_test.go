@@ -162,6 +162,18 @@ func TestFolder(t *testing.T) {
 		t.Errorf("%d files in the refused folder, %v; want 1", len(files), err)
 	}
 
+	damaged := c
+	damaged.Dir = t.TempDir()
+	for _, text := range []string{"", "{", `{"cluster": 1}`, strings.Repeat(" ", 1<<20) + `{"cluster": "orders"}`} {
+		if err := os.WriteFile(filepath.Join(damaged.Dir, identityFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := Start(bounded(t), damaged)
+		if m != nil || err == nil || !strings.Contains(err.Error(), identityFile) || !strings.Contains(err.Error(), "Replace") {
+			t.Errorf("with an identity of %d bytes: %v, %v", len(text), m, err)
+		}
+	}
+
 	c.Create = false
 	started(t, c) // the data is unharmed
 	c.Dir = t.TempDir()
