@@ -65,8 +65,8 @@ func (f *folder) read(c *Config, self Address) error {
 		return f.empty()
 	}
 	if err == nil {
-		defer file.Close()
 		err = json.NewDecoder(io.LimitReader(file, maxIdentity)).Decode(&f.id)
+		err = errors.Join(err, file.Close())
 	}
 	f.begun = wal.Exist(filepath.Join(f.dir, "member", "wal"))
 	switch {
