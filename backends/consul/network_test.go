@@ -192,25 +192,31 @@ func lost(req *http.Request, cut chan struct{}) error {
 	}
 }
 
-// detached sends a request that its caller may have given up.
+// detached sends a request that its caller may have given up, and reads the whole answer.
 func (n *network) detached(req *http.Request, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), ample.Time)
 	defer cancel()
-	return n.send(ctx, nil, req, body)
+	res, err := n.send(ctx, nil, req, body)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	whole, err := io.ReadAll(res.Body)
+	res.Body = io.NopCloser(bytes.NewReader(whole))
+	return res, err
 }
 
-// send reads the whole answer, so that it can be counted and returned.
+// send counts an answer's bytes while they arrive. A whole answer would be in memory twice, which
+// tests of the heap would count.
 func (n *network) send(ctx context.Context, cut chan struct{}, req *http.Request, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ended := make(chan struct{})
-	defer close(ended)
+	a := &arriving{count: n.count, ctx: ctx, end: cancel}
 	if cut != nil {
 		go func() {
 			select {
 			case <-cut:
 				cancel(errCut)
-			case <-ended:
+			case <-ctx.Done():
 			}
 		}()
 	}
@@ -220,23 +226,44 @@ func (n *network) send(ctx context.Context, cut chan struct{}, req *http.Request
 		out.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	res, err := n.base.RoundTrip(out)
-	if err == nil {
-		var answer []byte
-		answer, err = io.ReadAll(res.Body)
-		res.Body.Close()
-		res.Body = io.NopCloser(bytes.NewReader(answer))
-		n.count.bytes.Add(int64(len(answer)))
-		if n.answer != nil {
-			n.answer(res)
-		}
-	}
 	if err != nil {
-		if context.Cause(ctx) == errCut {
-			return nil, errCut
-		}
-		return nil, err
+		defer cancel(nil)
+		return nil, a.cause(err)
+	}
+	a.ReadCloser, res.Body = res.Body, a
+	if n.answer != nil {
+		n.answer(res)
 	}
 	return res, nil
+}
+
+// arriving is the body of a response. Until it is closed, it can be cut.
+type arriving struct {
+	io.ReadCloser
+	count *traffic
+	ctx   context.Context
+	end   context.CancelCauseFunc
+}
+
+func (a *arriving) Read(b []byte) (int, error) {
+	n, err := a.ReadCloser.Read(b)
+	a.count.bytes.Add(int64(n))
+	if err != nil && err != io.EOF {
+		err = a.cause(err)
+	}
+	return n, err
+}
+
+func (a *arriving) Close() error {
+	defer a.end(nil)
+	return a.ReadCloser.Close()
+}
+
+func (a *arriving) cause(err error) error {
+	if context.Cause(a.ctx) == errCut {
+		return errCut
+	}
+	return err
 }
 
 func (n *network) set(f fault) {
