@@ -12,7 +12,7 @@ import (
 
 // If kv.Range.Largest is set, values of up to 512 KiB may be too long to keep. The Backend then
 // reads a few values at a time, and more while no value turns out to be too long.
-const cautious, trusting = 4, 16
+const cautious, trusting = 2, 16
 
 // Range reads a prefix. Because Consul always returns a whole prefix, a partial read first gets all
 // names, and then the values of that part.

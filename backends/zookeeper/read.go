@@ -16,6 +16,9 @@ import (
 const (
 	// readers is the maximum number of reads that one call has in flight.
 	readers = 32
+	// If kv.Range.Largest is set, a call first has at most cautious reads in flight. Each value that is
+	// not too long adds a read, up to readers. After a value that is too long, cautious reads remain.
+	cautious = 4
 	// A call that reads at least listFirst records of one directory lists the directory first, so
 	// that missing records cost nothing.
 	listFirst = 64
@@ -188,21 +191,39 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) 
 			all[ask[0]] = f
 			return all, err
 		}
-		var next atomic.Int64
+		var next, started atomic.Int64
+		var long atomic.Bool
 		var failed atomic.Pointer[error]
 		var done sync.WaitGroup
-		for range min(readers, len(ask)) {
-			done.Go(func() {
-				for n := next.Add(1) - 1; n < int64(len(ask)) && failed.Load() == nil; n = next.Add(1) - 1 {
-					i := ask[n]
-					f, err := get(c, nodes[i], q)
-					if err != nil {
-						failed.Store(&err)
-						return
-					}
-					all[i] = f
+		most := int64(min(readers, len(ask)))
+		var work func()
+		work = func() {
+			id := started.Add(1)
+			for id <= most && failed.Load() == nil && (id <= cautious || !long.Load()) {
+				n := next.Add(1) - 1
+				if n >= int64(len(ask)) {
+					return
 				}
-			})
+				f, err := get(c, nodes[ask[n]], q)
+				if err != nil {
+					failed.Store(&err)
+					return
+				}
+				all[ask[n]] = f
+				switch {
+				case f.long > 0:
+					long.Store(true)
+				case started.Load() < most:
+					done.Go(work)
+				}
+			}
+		}
+		first := most
+		if q.Largest > 0 {
+			first = min(first, cautious)
+		}
+		for range first {
+			done.Go(work)
 		}
 		done.Wait()
 		if err := failed.Load(); err != nil {
