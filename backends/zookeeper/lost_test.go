@@ -64,15 +64,11 @@ func TestLostLinks(t *testing.T) {
 					_, _ = b.ReadLog(reading, f.Shard, 0, 1)
 				}
 			}()
-			for range 30 { // none waits as long as a lost link needs alone
+			ample.Wait(t, "a short call is sent on a new link", func() bool { // none waits as long as a lost link needs alone
 				ctx, cancel := context.WithTimeout(t.Context(), lostPatience*3/10)
-				err := commit(ctx, s, f, 1, "a")
-				cancel()
-				if err == nil {
-					return
-				}
-			}
-			t.Fatal("30 short calls were sent on a lost link")
+				defer cancel()
+				return commit(ctx, s, f, 1, "a") == nil
+			})
 		}, func(s *store) *connector { return s.writes }},
 		{"Heartbeat", nil, func(t *testing.T, _ *Backend, s driver.Session, _ driver.Fence) {
 			ctx, cancel := context.WithCancel(t.Context())

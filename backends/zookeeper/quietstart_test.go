@@ -52,7 +52,7 @@ func TestQuietFirstStart(t *testing.T) {
 	var all sync.WaitGroup
 	var electors []*core.Elector
 	for i, b := range both {
-		e, err := core.NewElector(b, &core.Options{Node: string(rune('a' + i)), TTL: 2 * time.Second, LockDir: "none",
+		e, err := core.NewElector(b, &core.Options{Node: string(rune('a' + i)), TTL: 10 * time.Second, LockDir: "none",
 			Logger: slog.New(slog.NewTextHandler(said, nil))})
 		if err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func TestServed(t *testing.T) {
 			defer func() { <-turns }()
 			opener, settings := onServer(t, backend)
 			o := quick(opener, settings)
-			o.Only, o.Seeds, o.ControlSeeds, o.Steps = nil, 1, 1, 4
+			o.Only, o.Seeds, o.ControlSeeds, o.Steps, o.TTL = nil, 1, 1, 4, 2*time.Second // a busy machine ends shorter leases before a write
 			makeNamespace(t, o)
 			b, err := settingsOf(settings).in("team/orders", false).open(t.Context(), opener)
 			if err != nil {
