@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
