@@ -282,32 +282,18 @@ const (
 	b := open()
 	check(work(b).Token() > 1_000_000, "the floor is not raised")
 	must(b.Close())`
-	elsewhere = `	if len(os.Args) < 2 {
-		return // it names a host that is not there
-	}`
-	onSQL = `	b := open()
-	work(b)
-	{`
-	raisedSQL = `	must(err)
-	}
-	must(b.Close())
-	b = open()
-	check(work(b).Token() > 1_000_000, "the floor is not raised")
-	must(b.Close())`
-)
-
-// sqlOpen opens a namespace in a database of the page's server.
-func sqlOpen(pkg, dsn string) (imports, open string) {
-	return "\t\"github.com/tenure-go/tenure/backends/sql/" + pkg + "\"\n", `	open := func() *` + pkg + `.Backend {
-		b, err := ` + pkg + `.Open(ctx, "` + dsn + `", "orders", &` + pkg + `.Options{Create: true, Migrate: true})
+	onPostgres = `	open := func() *postgres.Backend {
+		b, err := postgres.Open(ctx, "` + postgresDSN + `", "orders", &postgres.Options{Create: true, Migrate: true})
 		must(err)
 		return b
 	}`
-}
+	postgresImports = "\t\"github.com/tenure-go/tenure/backends/sql/postgres\"\n"
+	elsewhere       = `	if len(os.Args) < 2 {
+		return // it names a host that is not there
+	}`
+)
 
 func wrappers() []wrapper {
-	postgresImports, onPostgres := sqlOpen("postgres", postgresDSN)
-	mysqlImports, onMySQL := sqlOpen("mysql", mysqlDSN)
 	return []wrapper{
 		{page: "docs/board.md", has: "tenurehttp.Handler(", text: boardProgram},
 		{page: "docs/effects.md", has: "effect.Stats{}", text: effectsProgram},
@@ -399,7 +385,6 @@ func wrappers() []wrapper {
 		err = book()
 	}
 	check(errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, core.ErrLost), fmt.Sprint("a former lease is not refused: ", err))`)},
-		{page: "docs/backends/postgres.md", has: "db.example", text: opened("\t\"os\"\n"+postgresImports, elsewhere, reopened)},
 		{page: "docs/backends/postgres.md", has: "b.FencePgx(", text: opened("\t\"errors\"\n\t\"github.com/jackc/pgx/v5\"\n"+postgresImports, onPostgres+`
 	b := open()
 	defer b.Close()
@@ -419,15 +404,6 @@ func wrappers() []wrapper {
 	var reports int
 	must(conn.QueryRow(ctx, "SELECT count(*) FROM reports").Scan(&reports))
 	check(reports == 1, "the former lease's report is there")`)},
-		{page: "docs/backends/postgres.md", has: "b.RaiseFloor(", text: opened(postgresImports, onPostgres+"\n"+onSQL, raisedSQL)},
-		{page: "docs/backends/mysql.md", has: "db.example", text: opened("\t\"os\"\n"+mysqlImports, elsewhere, reopened)},
-		{page: "docs/backends/mysql.md", has: "b.RaiseFloor(", text: opened(mysqlImports, onMySQL+"\n"+onSQL, raisedSQL)},
-		{page: "docs/backends/sqlite.md", has: "b.RaiseFloor(", text: opened("\t\"github.com/tenure-go/tenure/backends/sql/sqlite\"\n", `	open := func() *sqlite.Backend {
-		b, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
-		must(err)
-		return b
-	}
-`+onSQL, raisedSQL)},
 		{page: "docs/comparison.md", has: "core.RunSingleton(", text: movedWrapper},
 		{page: "docs/comparison.md", has: "concurrency.NewElection(", text: before(`	"go.etcd.io/etcd/client/v3/concurrency"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -447,16 +423,10 @@ func wrappers() []wrapper {
 		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
 		{page: "docs/sharding.md", has: "sharding.Run(", text: strings.NewReplacer("background, stopElector :=", "_, stopElector :=",
 			"elector, err := core.NewElector(backend, nil)\n\tmust(err)\n", "").Replace(shardingWrapper)},
-		{page: "docs/own-ci.md", has: "conformance.Test(", text: suiteWrapper(`
-var addr = mystore.New()
-
-func uniqueNamespace() string { return rand.Text() }
-`, `	"crypto/rand"
-`), args: []string{"-test.run=TestConformance/Membership"}},
 		// Compiled only: it would pull an image.
 		{page: "docs/own-ci.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
 			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
-		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""),
+		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper,
 			args: []string{"-test.run=TestConformance/Membership"}},
 		{page: "docs/writing-a-backend.md", has: "conformance.KVFaults(", text: faultsWrapper,
 			args: []string{"-test.run=TestConformance/(Commit|Errors)"}},
@@ -809,16 +779,14 @@ func newStore(conformance.T) *conformance.Store {
 `
 
 // suiteWrapper runs the suite of a backend. The example of this repository is that backend.
-func suiteWrapper(extra, imports string) string {
-	return `package pages
+const suiteWrapper = `package pages
 
 import (
 	"context"
-` + imports + `	"testing"
+	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	mystore "pages/mystore"
 )
-` + extra + marker
-}
+` + marker
