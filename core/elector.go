@@ -147,7 +147,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 // Run contends for shards and serves them until ctx ends. Run then waits for Options.LameDuck, asks
 // all handlers to stop at the same time, and releases each shard as soon as its handler has
 // returned (S12). After the wait for Options.LameDuck, the shutdown takes at most the drain budget
-// plus two call time-outs. If a hook, the logger or Options.Eligible hangs, the shutdown takes one
+// plus two call time-outs. If a hook, the logger, Options.Eligible or Options.Trouble hangs, the shutdown takes one
 // drain budget longer.
 //
 // If the Elector has given up every shard, Run returns nil. Otherwise, Run's error reports one or
@@ -164,7 +164,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 // A failure of the store never ends Run before ctx ends (V2).
 //
 // Call Run only once. When Run returns, all its goroutines have ended, except the goroutines of
-// handlers, hooks and Options.Eligible calls that do not return.
+// handlers, hooks, and calls of Options.Eligible and Options.Trouble that do not return.
 func (e *Elector) Run(ctx context.Context) error {
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
@@ -184,8 +184,13 @@ func (e *Elector) Run(ctx context.Context) error {
 	judged := make(chan struct{})
 	go func() {
 		defer close(judged)
+		var all sync.WaitGroup
+		defer all.Wait()
+		if e.o.Trouble != nil {
+			all.Go(func() { e.judge(loopCtx, e.o.Trouble, &verdict{e: e, into: &e.trouble.reported}) })
+		}
 		if e.o.Eligible != nil {
-			e.judge(loopCtx)
+			e.judge(loopCtx, e.o.Eligible, &verdict{e: e, why: notAsked, into: &e.trouble.unfit})
 		}
 	}()
 
@@ -217,7 +222,7 @@ func (e *Elector) Run(ctx context.Context) error {
 		select {
 		case <-judged:
 		case <-late.C:
-			hookErr = errors.New("tenure: Options.Eligible did not return within the drain budget: make it return when its context ends")
+			hookErr = errors.New("tenure: Options.Eligible or Options.Trouble did not return within the drain budget: make them return when their context ends")
 		}
 	case <-late.C:
 		hookErr = errors.New("tenure: a hook or the logger did not return within the drain budget")

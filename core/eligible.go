@@ -21,17 +21,16 @@ const maxReason = 160
 // notAsked is the reason why a member is ineligible before the first call to Options.Eligible.
 const notAsked = "not asked yet"
 
-// judge calls Options.Eligible every Options.Heartbeat, one call at a time, and passes the result
-// to the machine. No lock is held during a call. When ctx has ended and the last call has returned,
+// judge calls a function of the application every Options.Heartbeat, one call at a time, and passes
+// each result to v. No lock is held during a call. When ctx has ended and the last call has returned,
 // judge returns.
-func (e *Elector) judge(ctx context.Context) {
+func (e *Elector) judge(ctx context.Context, ask func(context.Context) error, v *verdict) {
 	tick := time.NewTicker(e.o.Heartbeat)
 	defer tick.Stop()
-	v := verdict{e: e, why: notAsked}
 	for ctx.Err() == nil {
 		asked, cancel := context.WithTimeout(ctx, e.o.Heartbeat)
 		answer := make(chan error, 1)
-		go func() { answer <- goexit.Call(func() error { return e.o.Eligible(asked) }) }()
+		go func() { answer <- goexit.Call(func() error { return ask(asked) }) }()
 		select {
 		case err := <-answer:
 			if ctx.Err() == nil {
@@ -51,23 +50,23 @@ func (e *Elector) judge(ctx context.Context) {
 	}
 }
 
-// verdict is the last result of Options.Eligible that the machine received.
+// verdict is the last result of such a function that was passed on.
 type verdict struct {
-	e   *Elector
-	why string
-	at  time.Time
+	e    *Elector
+	why  string
+	at   time.Time
+	into *string // guarded by Elector.mu
 }
 
-// say publishes the reason why this member is not eligible, or "" if it is eligible. If only the
-// reason changes, it is published at most once per Options.Resync, because each change costs a
-// write to the store.
+// say passes on the error's text, or "" for success. If only the text changes, it is passed on at
+// most once per Options.Resync, because each change costs a write to the store.
 func (v *verdict) say(why string) {
 	if why == v.why || why != "" && v.why != "" && time.Since(v.at) < v.e.o.Resync {
 		return
 	}
 	v.why, v.at = why, time.Now()
 	v.e.mu.Lock()
-	v.e.trouble.unfit = why
+	*v.into = why
 	v.e.mu.Unlock()
 	poke(v.e.trouble.wake)
 }

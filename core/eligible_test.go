@@ -179,7 +179,7 @@ func TestEligibleHangs(t *testing.T) {
 			t.Errorf("%d heartbeats in 30 TTL, %d calls under way, and %q", got, asked, a.said("session"))
 		}
 		err := a.end()
-		if err == nil || !strings.Contains(err.Error(), "Options.Eligible did not return") {
+		if err == nil || !strings.Contains(err.Error(), "Options.Eligible or Options.Trouble did not return") {
 			t.Errorf("Run ended with %v", err)
 		}
 		close(hangs)

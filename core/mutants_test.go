@@ -338,7 +338,9 @@ var mutants = []mutate.Mutant{
 		{File: "run.go", In: "Elector.serve", Old: "\t\t\tpanic(p) ", New: "\t\t\t_ = p "}}},
 	{Name: "Options.Eligible that ends its goroutine never answers", Killer: "TestEligibleGoexit", Edits: []mutate.Edit{
 		{File: "eligible.go", In: "Elector.judge",
-			Old: "answer <- goexit.Call(func() error { return e.o.Eligible(asked) })", New: "answer <- e.o.Eligible(asked)"}}},
+			Old: "answer <- goexit.Call(func() error { return ask(asked) })", New: "answer <- ask(asked)"}}},
+	{Name: "the application's trouble is known to its process only", Killer: "TestReportedTrouble", Edits: []mutate.Edit{
+		{File: "trouble.go", In: "Elector.weigh", Old: "append(all, why), append(public, why)", New: "append(all, why), public"}}},
 	{Name: "a hook that ends its goroutine is the last one", Killer: "TestHooksGoexit", Edits: []mutate.Edit{
 		{File: "notify.go", In: "notifier.serve", Old: "for goexit.Call(n.run) != nil {", New: "if goexit.Call(n.run) != nil {"}}},
 	{Name: "CallStart that ends its goroutine leaves a call without an answer", Killer: "TestHooksGoexit", Edits: []mutate.Edit{

@@ -27,7 +27,7 @@ const (
 )
 
 // trouble contains this member's problems that an operator must fix: calls that the store refuses
-// (C18), and stuck handlers.
+// (C18), stuck handlers, and what Options.Trouble returns.
 type trouble struct {
 	wake   chan struct{}
 	denied atomic.Bool // the store denies commits (C18)
@@ -41,6 +41,7 @@ type trouble struct {
 	// Elector.mu guards these fields.
 	text, public string // the text for this process, and the text for all members
 	unfit        string // Options.Eligible's reason
+	reported     string // Options.Trouble's reason
 }
 
 // A refusal describes a kind of call that the store refuses.
@@ -138,6 +139,14 @@ func (e *Elector) weigh(now time.Time) bool {
 	if e.phase != running {
 		return false
 	}
+	if why := t.reported; why != "" {
+		all, public = append(all, why), append(public, why)
+		if _, due := t.lines.Failed("Options.Trouble", now); due {
+			e.note.post(func() { e.note.warn("tenure: process reports trouble", slog.String("trouble", why)) })
+		}
+	} else if _, due := t.lines.Worked("Options.Trouble", now); due {
+		e.note.post(func() { e.note.info("tenure: process reports no more trouble") })
+	}
 	for _, s := range slices.Sorted(maps.Keys(e.runs)) {
 		held = held || s != probeLock
 		if r := e.runs[s]; r.state == LeaseStuck && len(all) < 8 {
@@ -171,7 +180,7 @@ func (e *Elector) weigh(now time.Time) bool {
 		defer e.unwant([]ShardID{probeLock}, "", ErrWithdrawn)
 	}
 	e.drainQueue()
-	return len(t.refusals) > 0
+	return len(t.refusals) > 0 || t.reported != ""
 }
 
 // probe is a handler that tries each kind of operation once, so that heed gets the results.

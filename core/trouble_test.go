@@ -306,6 +306,60 @@ func TestStuckIsPublished(t *testing.T) {
 	})
 }
 
+// A problem that the application reports appears in all members' views and in the log, and no shard
+// moves. A function that hangs is a problem too.
+func TestReportedTrouble(t *testing.T) {
+	bubble(t, func(w *world) {
+		var h health
+		var r rights
+		a := w.member("a", func(o *Options) {
+			o.Trouble, o.Logger = h.ask, slog.New(slog.NewTextHandler(&r, nil))
+		})
+		b := w.member("b")
+		var la, lb leases
+		w.must(a.Contend(la.hold, "s"))
+		la.await(w, 1)
+		w.must(b.Contend(lb.hold, "s"))
+		said := func(want string) {
+			w.Helper()
+			w.eventually("both know "+want, func() bool {
+				for _, m := range b.View().Members {
+					if m.Node == "a" {
+						return m.Trouble() == want && a.View().Trouble == want
+					}
+				}
+				return false
+			})
+		}
+		said("")
+		h.set(errors.New("member c of the quorum\ndoes not answer " + strings.Repeat("x", 1000)))
+		w.eventually("the text is bounded", func() bool { n := len(a.View().Trouble); return n > 0 && n <= maxReason })
+		h.set(nil)
+		said("")
+		h.set(errors.New("member c does not answer"))
+		said("member c does not answer")
+		h.set(nil)
+		said("")
+		hangs := make(chan struct{})
+		h.mu.Lock()
+		h.hangs = hangs
+		h.mu.Unlock()
+		said(fmt.Sprintf("no answer within %v", ttl/3))
+		close(hangs)
+		h.mu.Lock()
+		h.hangs, h.err = nil, nil
+		h.mu.Unlock()
+		said("")
+		time.Sleep(10 * ttl)
+		if r.lines("process reports trouble") == 0 || r.lines("process reports no more trouble") == 0 || r.lines("process reports") > 8 {
+			t.Errorf("the log has %d and %d lines", r.lines("reports trouble"), r.lines("no more trouble"))
+		}
+		if la.count() != 1 || lb.count() != 0 || b.View().Trouble != "" {
+			t.Errorf("%d and %d leases, and b says %q of itself", la.count(), lb.count(), b.View().Trouble)
+		}
+	})
+}
+
 // An application cannot contend for the lock under which a member probes its permissions.
 func TestProbeLockIsReserved(t *testing.T) {
 	if err := checkShards([]string{"a", string(probeLock)}); !errors.Is(err, ErrInvalid) {

@@ -22,7 +22,8 @@ type View struct {
 	// member is eligible. For other members, see Member.Ineligible.
 	Ineligible string
 	// Trouble describes this member's problems that an operator must fix: calls that the store
-	// refuses, or a stuck handler. For other members, see Member.Trouble.
+	// refuses, a stuck handler, or what Options.Trouble returned. For other members, see
+	// Member.Trouble.
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
 	Stopped bool // Run is giving up all leases, or has ended
