@@ -108,6 +108,46 @@ func TestKilledLeader(t *testing.T) { // alone, because it measures times
 	gauge.AtMost("the longest takeover", longest, testTTL+3*time.Second)
 }
 
+// TestStoppedLeader: the process that leads both the quorum and the shard is stopped past its TTL,
+// and continues later, twice.
+func TestStoppedLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	procs := c.first(false)
+	for range 2 {
+		stops := c.leads()
+		c.progress()
+		if err := stops.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		ample.Wait(t, "no other process got the lease", func() bool {
+			p, _, _ := c.owner(0)
+			return p != stops
+		})
+		c.progress()
+		if err := stops.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		c.progress()
+	}
+	c.check()
+	for _, p := range procs {
+		p.end(syscall.SIGTERM)
+	}
+}
+
+// leads makes the shard's owner lead the quorum, and returns it.
+func (c *cluster) leads() (p *proc) {
+	c.Helper()
+	ample.Wait(c, "the owner of the shard changes again and again", func() bool {
+		p, _, _ = c.owner(0)
+		c.moveLeader(p.name)
+		now, _, _ := c.owner(0)
+		return now == p
+	})
+	return p
+}
+
 // sync writes to the disk as etcd does for each entry.
 func (c *cluster) sync() {
 	file, err := os.Create(filepath.Join(c.root, "sync"))

@@ -365,7 +365,7 @@ func (c *cluster) owner(n int) (p *proc, since time.Time, leases int) {
 	return p, since, leases
 }
 
-// check reads the log, which must contain every acknowledged entry.
+// check reads the log, which must contain every acknowledged entry, with tokens that do not decrease.
 func (c *cluster) check() {
 	c.Helper()
 	b := sqlfault.Open(c, func(ctx context.Context) (*etcd.Backend, error) {
@@ -374,6 +374,7 @@ func (c *cluster) check() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	log := map[core.Seq]string{}
+	var last core.Token
 	for at := core.Seq(0); ; {
 		page, err := b.ReadLog(c.Context(), shard, at, 1000)
 		if err != nil {
@@ -385,6 +386,14 @@ func (c *cluster) check() {
 		for _, e := range page.Entries {
 			log[e.Seq] = string(e.Payload)
 			at = e.Seq
+			var token core.Token
+			if parts := strings.Split(string(e.Payload), "-"); len(parts) == 3 {
+				_, _ = fmt.Sscan(parts[1], &token) // 0 fails below
+			}
+			if token == 0 || token < last {
+				c.Errorf("entry %d is %q after token %d: tokens must not decrease", e.Seq, e.Payload, last)
+			}
+			last = token
 		}
 	}
 	for n, payload := range c.acked {
