@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Config describes one member of a cluster. Cluster, Name, Dir and Members are required. Cluster,
-// Members and Quota are the same for all members.
+// Config describes one member of a cluster. Cluster, Name, Dir and Members (or Domain and Size) are
+// required. Cluster, Members and Quota are the same for all members.
 type Config struct {
 	// Cluster is the cluster's name. A name has 1 to 64 letters, digits, dots, dashes and underscores.
 	// Start refuses a data folder of a cluster with another name.
@@ -95,6 +95,23 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w: quorum: %w", core.ErrInvalid, fmt.Errorf(format, args...))
 }
 
+// checkedClient returns a valid copy of c for a process that need not be a member.
+func (c Config) checkedClient() (Config, error) {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if !names.MatchString(c.Cluster) {
+		return c, invalid("Cluster %.80q: use 1 to 64 letters, digits, dots, dashes and underscores", c.Cluster)
+	}
+	if err := c.checkMembers(); err != nil {
+		return c, err
+	}
+	if err := c.checkTLS(c.ClientTLS, "", x509.ExtKeyUsageClientAuth); err != nil {
+		return c, invalid("ClientTLS: %w", err)
+	}
+	return c, nil
+}
+
 // checked returns a valid copy of c with the defaults, and this member's address.
 func (c Config) checked() (_ Config, self Address, err error) {
 	if c.Quota == 0 {
@@ -103,12 +120,10 @@ func (c Config) checked() (_ Config, self Address, err error) {
 	if c.Retention == 0 {
 		c.Retention = defaultRetention
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
+	if c, err = c.checkedClient(); err != nil {
+		return c, self, err
 	}
 	switch {
-	case !names.MatchString(c.Cluster):
-		return c, self, invalid("Cluster %.80q: use 1 to 64 letters, digits, dots, dashes and underscores", c.Cluster)
 	case c.Dir == "":
 		return c, self, invalid("no data folder: set Dir")
 	case c.Quota < minQuota || c.Quota > maxQuota:
@@ -116,13 +131,19 @@ func (c Config) checked() (_ Config, self Address, err error) {
 	case c.Retention < minRetention || c.Retention > maxRetention:
 		return c, self, invalid("Retention of %v: use %v to %v", c.Retention, minRetention, maxRetention)
 	}
-	if self, err = c.checkMembers(); err != nil {
-		return c, self, err
+	for _, m := range c.Members {
+		if m.Name == c.Name {
+			self = m
+		}
 	}
-	if err := c.checkTLS(c.PeerTLS, self.Peer); err != nil {
+	if self.Name == "" {
+		return c, self, invalid("Name %.80q is not in Members: add this process, or correct Name", c.Name)
+	}
+	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	if err := c.checkTLS(c.PeerTLS, self.Peer, both...); err != nil {
 		return c, self, invalid("PeerTLS: %w", err)
 	}
-	if err := c.checkTLS(c.ClientTLS, self.Client); err != nil {
+	if err := c.checkTLS(c.ClientTLS, self.Client, both...); err != nil {
 		return c, self, invalid("ClientTLS: %w", err)
 	}
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
@@ -131,18 +152,18 @@ func (c Config) checked() (_ Config, self Address, err error) {
 	return c, self, nil
 }
 
-func (c *Config) checkMembers() (self Address, err error) {
+func (c *Config) checkMembers() error {
 	if len(c.Members) == 0 || len(c.Members) > maxMembers {
-		return self, invalid("%d Members: name 1 to %d", len(c.Members), maxMembers)
+		return invalid("%d Members: name 1 to %d", len(c.Members), maxMembers)
 	}
 	used := map[string]bool{}
 	for _, m := range c.Members {
 		if !names.MatchString(m.Name) {
-			return self, invalid("member %.80q: use a name like that of a cluster", m.Name)
+			return invalid("member %.80q: use a name like that of a cluster", m.Name)
 		}
 		for _, s := range []string{m.Name, m.Peer, m.Client} {
 			if used[s] {
-				return self, invalid("%.80q occurs twice in Members: give each member its own name and addresses", s)
+				return invalid("%.80q occurs twice in Members: give each member its own name and addresses", s)
 			}
 			used[s] = true
 		}
@@ -152,19 +173,13 @@ func (c *Config) checkMembers() (self Address, err error) {
 			ip := net.ParseIP(host)
 			switch {
 			case err != nil || n < 1 || n > 65535 || ip == nil && !hosts.MatchString(host):
-				return self, invalid("address %.80q of member %q: use host:port", a, m.Name)
+				return invalid("address %.80q of member %q: use host:port", a, m.Name)
 			case ip.IsUnspecified():
-				return self, invalid("address %q of member %q: use the address to which others connect", a, m.Name)
+				return invalid("address %q of member %q: use the address to which others connect", a, m.Name)
 			}
 		}
-		if m.Name == c.Name {
-			self = m
-		}
 	}
-	if self.Name == "" {
-		return self, invalid("Name %.80q is not in Members: add this process, or correct Name", c.Name)
-	}
-	return self, nil
+	return nil
 }
 
 // hostOf returns the host of a checked address, and reports whether it is a loopback address.
@@ -174,8 +189,8 @@ func hostOf(address string) (host string, ip net.IP, loopback bool) {
 	return host, ip, host == "localhost" || ip.IsLoopback()
 }
 
-// checkTLS refuses files with which no other member would accept a connection.
-func (c *Config) checkTLS(t TLS, address string) error {
+// checkTLS refuses files with which no other process would accept a connection. Clients have no address.
+func (c *Config) checkTLS(t TLS, address string, uses ...x509.ExtKeyUsage) error {
 	if t == (TLS{}) {
 		for _, m := range c.Members {
 			for _, a := range []string{m.Peer, m.Client} {
@@ -204,7 +219,7 @@ func (c *Config) checkTLS(t TLS, address string) error {
 		}
 	}
 	host, _, _ := hostOf(address)
-	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+	for _, use := range uses {
 		o := x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: rest, KeyUsages: []x509.ExtKeyUsage{use}}
 		if _, err := pair.Leaf.Verify(o); err != nil {
 			return fmt.Errorf("others would refuse CertFile: %w", err)

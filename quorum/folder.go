@@ -26,6 +26,9 @@ type identity struct {
 	Member  string `json:"member"`
 	Peer    string `json:"peer"`
 	Joining bool   `json:"joining"` // Replace has written it
+
+	Restored  string `json:"restored,omitempty"`  // the time that was given to Restore
+	Restoring bool   `json:"restoring,omitempty"` // Restore has not ended
 }
 
 // folder is a data folder that this process has locked. One goroutine at a time may use it.
@@ -112,14 +115,18 @@ func (f *folder) write(id identity) error {
 	if err = ioutil.WriteAndSyncFile(path+".new", text, 0o600); err == nil {
 		err = os.Rename(path+".new", path)
 	}
-	dir, opened := os.Open(f.dir)
-	if opened == nil {
-		err = errors.Join(err, fileutil.Fsync(dir), dir.Close())
-	}
-	if err = errors.Join(err, opened); err != nil {
+	if err = errors.Join(err, syncDir(f.dir)); err != nil {
 		return fmt.Errorf("write to the data folder: %w", err)
 	}
 	return nil
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fileutil.Fsync(dir), dir.Close())
 }
 
 func (f *folder) close() error { return f.lock.Close() }

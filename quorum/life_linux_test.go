@@ -272,7 +272,7 @@ func TestClientOnly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	procs := c.first(true)
-	fourth := c.run(setting{Config: Config{Name: "fourth", Members: c.of.Members}, ClientOnly: true})
+	fourth := c.run(setting{Config: Config{Cluster: "test", Name: "fourth", Members: c.of.Members}, ClientOnly: true})
 	c.owner(0)
 	for name := range procs {
 		c.progress()

@@ -14,6 +14,9 @@ import (
 // onePort is etcd's warning that clients' gRPC and HTTP share a port. Members' clients use gRPC only.
 const onePort = "Running http and grpc server on single port. This is not recommended for production."
 
+// maxField is the number of bytes of a field that are logged.
+const maxField = 500
+
 // sink passes etcd's log to a slog.Logger. It is safe for concurrent use.
 type sink struct {
 	zapcore.LevelEnabler
@@ -61,6 +64,9 @@ func attributes(fields []zapcore.Field) (all []any) {
 		m := zapcore.NewMapObjectEncoder()
 		f.AddTo(m)
 		for k, v := range m.Fields {
+			if s, ok := v.(string); ok && len(s) > maxField { // a request, for example
+				v = s[:maxField] + "..."
+			}
 			all = append(all, slog.Any(k, v))
 		}
 	}

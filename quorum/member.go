@@ -33,9 +33,10 @@ const (
 	pause = 200 * time.Millisecond
 )
 
-// Member is a running member of a cluster. Member is safe for concurrent use.
+// Member is a running member of a cluster, which can also manage the cluster. Member is safe for
+// concurrent use.
 type Member struct {
-	config Config
+	*Operator
 	folder *folder
 	etcd   *embed.Etcd
 
@@ -84,11 +85,17 @@ func begin(
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{config: c, folder: f, done: make(chan struct{})}
+	if f.id.Restoring {
+		return nil, errors.Join(invalid("Restore began in %s and did not end: call Restore again", c.Dir), f.close())
+	}
+	m := &Member{folder: f, done: make(chan struct{})}
 	id, initial, state, err := prepare(&c, self, f)
 	if err == nil && !f.begun {
 		id.Cluster, id.Member, id.Peer = c.Cluster, c.Name, self.Peer
 		err = f.write(id)
+	}
+	if err == nil {
+		m.Operator, err = c.operate()
 	}
 	if err == nil {
 		e := c.embedded(self, initial, state, logger(c.Logger, &m.closing))
@@ -96,6 +103,9 @@ func begin(
 		m.etcd, err = embed.StartEtcd(e)
 	}
 	if err != nil {
+		if m.Operator != nil {
+			m.Operator.Close()
+		}
 		if strings.Contains(err.Error(), "already been bootstrapped") {
 			err = fmt.Errorf("%w: the cluster knows this member, whose data is lost: call Replace", err)
 		}
@@ -148,7 +158,7 @@ func (m *Member) removed(ctx context.Context) bool {
 	if m.etcd.Server.Cluster().Member(id) == nil {
 		return true
 	}
-	client, err := m.config.dial(ctx)
+	client, err := m.config.dialOthers()
 	if err != nil {
 		return false
 	}
@@ -203,27 +213,17 @@ func (m *Member) Err() error {
 // that this member knows, and works while a majority runs, whether or not this member does. Close
 // the Backend before the member. MaxTxnOps and MaxRequestBytes in o must be 0.
 func (m *Member) Open(ctx context.Context, namespace string, o *etcd.Options) (*etcd.Backend, error) {
-	s := etcd.Settings{Namespace: namespace, CAFile: m.config.ClientTLS.CAFile, CertFile: m.config.ClientTLS.CertFile,
-		KeyFile: m.config.ClientTLS.KeyFile}
-	if o != nil {
-		s.Options = *o
-	}
-	if s.MaxTxnOps != 0 || s.MaxRequestBytes != 0 {
-		return nil, invalid("MaxTxnOps and MaxRequestBytes are those of the members: leave them 0")
-	}
-	for _, a := range m.config.Members {
-		s.Endpoints = append(s.Endpoints, m.config.ClientTLS.url(a.Client))
-	}
+	return m.config.open(ctx, m.endpoints(), namespace, o)
+}
+
+// endpoints returns the client URLs of all members that this member knows.
+func (m *Member) endpoints() []string {
+	all := m.config.endpoints()
 	for _, x := range m.etcd.Server.Cluster().Members() { // replaced members may have other addresses
-		s.Endpoints = append(s.Endpoints, x.ClientURLs...)
+		all = append(all, x.ClientURLs...)
 	}
-	slices.Sort(s.Endpoints)
-	s.Endpoints = slices.Compact(s.Endpoints)
-	b, err := etcd.Opener().Open(ctx, func(into any) error { *into.(*etcd.Settings) = s; return nil })
-	if err != nil {
-		return nil, err
-	}
-	return b.(*etcd.Backend), nil
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Close stops this member within 20 s. A leader first hands its leadership over. The other members
@@ -237,6 +237,7 @@ func (m *Member) Close() error {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
+			m.Operator.Close()
 			hurry := time.AfterFunc(grace, m.disconnect) // watches end only when their connection does
 			defer hurry.Stop()
 			select {

@@ -11,7 +11,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 
 	"github.com/tenure-go/tenure/core"
 )
@@ -22,46 +21,9 @@ type MemberInfo struct {
 	Address
 	ID      uint64 // never used again after the member's removal
 	Learner bool   // receives all writes, but has no vote yet
-	Leader  bool   // leads the cluster, in this member's view
-}
-
-// Members returns the cluster's current members, sorted by name. If no majority answers before ctx
-// ends, Members returns an error.
-func (m *Member) Members(ctx context.Context) ([]MemberInfo, error) {
-	s := m.etcd.Server
-	if err := s.LinearizableReadNotify(ctx); err != nil {
-		return nil, fmt.Errorf("tenure: quorum: read the members of cluster %q: %w", m.config.Cluster, err)
-	}
-	var all []MemberInfo
-	for _, x := range s.Cluster().Members() {
-		all = append(all, MemberInfo{Address: Address{Name: x.Name, Peer: addressIn(x.PeerURLs), Client: addressIn(x.ClientURLs)},
-			ID: uint64(x.ID), Learner: x.IsLearner, Leader: x.ID == s.Leader()})
-	}
-	slices.SortFunc(all, func(a, b MemberInfo) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
-}
-
-func addressIn(urls []string) string {
-	_, address, _ := strings.Cut(strings.Join(urls, " "), "://")
-	return address
-}
-
-// Remove permanently removes the named member from the cluster. If the member runs, it stops with
-// ErrRemoved. The cluster refuses a removal that leaves no connected majority. If another process is
-// to take the member's place, call Replace in that process instead.
-func (m *Member) Remove(ctx context.Context, name string) error {
-	all, err := m.Members(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(all, func(x MemberInfo) bool { return x.Name == name })
-	if i < 0 {
-		return invalid("cluster %q has no member %.80q: use a name that Members returns", m.config.Cluster, name)
-	}
-	if _, err := m.etcd.Server.RemoveMember(ctx, all[i].ID); err != nil {
-		return fmt.Errorf("tenure: quorum: remove member %q: %w", name, err)
-	}
-	return nil
+	Leader  bool   // leads the cluster, in the view of a member that answered
+	Silent  bool   // did not answer within 5 s
+	Size    int64  // of its database, in bytes; 0 if Silent
 }
 
 // Replace is Start for a member whose disk is lost. The data folder must be empty. Replace removes
@@ -84,7 +46,7 @@ func Replace(ctx context.Context, c Config) (*Member, error) {
 // rejoin changes the cluster's members, and returns them in the form of --initial-cluster. After a
 // failure, rejoin begins again, because the cluster may have an election.
 func (c *Config) rejoin(ctx context.Context, self Address) (initial string, err error) {
-	client, err := c.dial(ctx)
+	client, err := c.dialOthers()
 	if err != nil {
 		return "", err
 	}
@@ -146,23 +108,12 @@ func (c *Config) rejoinOnce(ctx context.Context, client *clientv3.Client, self A
 	return strings.Join(all, ","), nil
 }
 
-// dial returns a client of the other members.
-func (c *Config) dial(ctx context.Context) (*clientv3.Client, error) {
-	o := clientv3.Config{Context: ctx, Logger: zap.NewNop()}
-	for _, m := range c.Members {
-		if m.Name != c.Name {
-			o.Endpoints = append(o.Endpoints, c.ClientTLS.url(m.Client))
-		}
-	}
-	if len(o.Endpoints) == 0 {
+// dialOthers returns a client of the other members.
+func (c *Config) dialOthers() (*clientv3.Client, error) {
+	others := *c
+	others.Members = slices.DeleteFunc(slices.Clone(c.Members), func(m Address) bool { return m.Name == c.Name })
+	if len(others.Members) == 0 {
 		return nil, invalid("Members names no other member")
 	}
-	if c.ClientTLS != (TLS{}) {
-		t, err := c.ClientTLS.info().ClientConfig()
-		if err != nil {
-			return nil, err
-		}
-		o.TLS = t
-	}
-	return clientv3.New(o)
+	return c.connect(others.endpoints()...)
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,7 +73,7 @@ func child(ctx context.Context, text string) (err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	open := func(ctx context.Context) (*etcd.Backend, error) {
-		return etcd.Open(ctx, clientv3.Config{Endpoints: endpoints(s.Members)}, namespace, &etcd.Options{Create: true})
+		return Dial(ctx, s.Config, namespace, &etcd.Options{Create: true})
 	}
 	if !s.ClientOnly {
 		starting, cancel := context.WithTimeout(ctx, ample.Time)
@@ -157,7 +158,7 @@ type cluster struct {
 	root string
 
 	mu     sync.Mutex
-	acked  map[core.Seq]string // entries, by number
+	acked  map[string]core.Seq // numbers of entries, by payload
 	leader *proc               // the last one that reported a lease
 	since  time.Time
 	leases int
@@ -166,7 +167,7 @@ type cluster struct {
 // newCluster chooses addresses for three members, of which none has started. Each cluster has its
 // own addresses in 127.0.0.0/8, so tests that run in parallel share no ports.
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{T: t, root: t.TempDir(), acked: map[core.Seq]string{}}
+	c := &cluster{T: t, root: t.TempDir(), acked: map[string]core.Seq{}}
 	c.of.Cluster = "test"
 	for _, name := range []string{"a", "b", "c"} {
 		ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
@@ -260,7 +261,7 @@ func (p *proc) take(line string) {
 			p.c.Errorf("%q: %v", line, err)
 		}
 		p.c.mu.Lock()
-		p.c.acked[n] = payload
+		p.c.acked[payload] = n
 		p.c.mu.Unlock()
 	case "leads":
 		p.c.mu.Lock()
@@ -274,6 +275,18 @@ func (p *proc) take(line string) {
 		p.said = append(p.said, line)
 		p.mu.Unlock()
 	}
+}
+
+// says waits for a line that contains all words.
+func (p *proc) says(words ...string) {
+	p.c.Helper()
+	ample.Wait(p.c, fmt.Sprintf("%s has not said %q", p.name, words), func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return slices.ContainsFunc(p.said, func(l string) bool {
+			return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(l, w) })
+		})
+	})
 }
 
 // line returns the first line that begins with prefix.
@@ -368,11 +381,26 @@ func (c *cluster) owner(n int) (p *proc, since time.Time, leases int) {
 // check reads the log, which must contain every acknowledged entry, with tokens that do not decrease.
 func (c *cluster) check() {
 	c.Helper()
+	log := c.log()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for payload, n := range c.acked {
+		if log[n] != payload {
+			c.Errorf("entry %d was acknowledged as %q, and the log has %q", n, payload, log[n])
+		}
+	}
+	if len(c.acked) == 0 {
+		c.Error("no entry was acknowledged")
+	}
+	c.Logf("%d entries acknowledged, %d in the log", len(c.acked), len(log))
+}
+
+// log returns the log, after it has checked that tokens do not decrease.
+func (c *cluster) log() map[core.Seq]string {
+	c.Helper()
 	b := sqlfault.Open(c, func(ctx context.Context) (*etcd.Backend, error) {
 		return etcd.Open(ctx, clientv3.Config{Endpoints: endpoints(c.of.Members)}, namespace, nil)
 	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	log := map[core.Seq]string{}
 	var last core.Token
 	for at := core.Seq(0); ; {
@@ -396,13 +424,5 @@ func (c *cluster) check() {
 			last = token
 		}
 	}
-	for n, payload := range c.acked {
-		if log[n] != payload {
-			c.Errorf("entry %d was acknowledged as %q, and the log has %q", n, payload, log[n])
-		}
-	}
-	if len(c.acked) == 0 {
-		c.Error("no entry was acknowledged")
-	}
-	c.Logf("%d entries acknowledged, %d in the log", len(c.acked), len(log))
+	return log
 }

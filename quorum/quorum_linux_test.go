@@ -247,7 +247,7 @@ func TestTLS(t *testing.T) {
 	stranger := c
 	stranger.ClientTLS = certificate(t, host)
 	stranger.Name = "other"
-	client, err := stranger.dial(t.Context())
+	client, err := stranger.connect(c.endpoints()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +257,17 @@ func TestTLS(t *testing.T) {
 	if _, err := client.Get(ctx, "x"); err == nil {
 		t.Error("a client with a certificate of another authority was served")
 	}
+
+	dialing := c
+	dialing.Name, dialing.Dir, dialing.ClientTLS = "", "", c.ClientTLS
+	if b, err := Dial(ctx, dialing, namespace, nil); err != nil {
+		t.Error(err)
+	} else if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	dialing.ClientTLS.CAFile = certificate(t, host).CAFile
+	_, err = Dial(ctx, dialing, namespace, nil)
+	refused(t, nil, err, "ClientTLS", "would refuse")
 
 	for words, change := range map[string]func(*Config){
 		"CAFile":       func(c *Config) { c.PeerTLS.CAFile = "" },
