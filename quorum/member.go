@@ -45,8 +45,9 @@ type Member struct {
 	err     error          // why etcd stopped
 
 	closing atomic.Bool
-	stop    context.CancelFunc // ends watch
+	stop    context.CancelFunc // ends watch and tend
 	done    chan struct{}      // closed when etcd has stopped
+	tended  chan struct{}      // closed when tend has ended
 	once    sync.Once
 	closed  error
 }
@@ -88,7 +89,7 @@ func begin(
 	if f.id.Restoring {
 		return nil, errors.Join(invalid("Restore began in %s and did not end: call Restore again", c.Dir), f.close())
 	}
-	m := &Member{folder: f, done: make(chan struct{})}
+	m := &Member{folder: f, done: make(chan struct{}), tended: make(chan struct{})}
 	id, initial, state, err := prepare(&c, self, f)
 	if err == nil && !f.begun {
 		id.Cluster, id.Member, id.Peer = c.Cluster, c.Name, self.Peer
@@ -114,6 +115,7 @@ func begin(
 	var life context.Context
 	life, m.stop = context.WithCancel(context.Background())
 	go m.watch(life)
+	go m.tend(life)
 	if err := m.join(ctx); err != nil {
 		return nil, errors.Join(c.failed("cannot join", err), m.Close())
 	}
@@ -237,6 +239,7 @@ func (m *Member) Close() error {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
+			<-m.tended
 			m.Operator.Close()
 			hurry := time.AfterFunc(grace, m.disconnect) // watches end only when their connection does
 			defer hurry.Stop()
