@@ -17,7 +17,7 @@ import (
 // c.Members or c.Domain, and c.ClientTLS, whose certificate must allow clients. If no member
 // answers before ctx ends, Dial returns an error.
 func Dial(ctx context.Context, c Config, namespace string, o *etcd.Options) (*etcd.Backend, error) {
-	c, err := c.checkedClient()
+	c, err := c.checkedClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ type Operator struct {
 // Operate returns an Operator of the cluster that c describes, with the fields that Dial uses. The
 // caller must call Close.
 func Operate(ctx context.Context, c Config) (*Operator, error) {
-	c, err := c.checkedClient()
+	c, err := c.checkedClient(ctx)
 	if err != nil {
 		return nil, err
 	}

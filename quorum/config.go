@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -37,6 +38,15 @@ type Config struct {
 
 	// Members are the cluster's initial members, in any order: 1 to 7. Use 3 or 5.
 	Members []Address
+
+	// Domain is the DNS name from which Start and the other functions read Members, if Members is
+	// empty. For members, Domain has SRV records _etcd-server-ssl._tcp, and for their clients
+	// _etcd-client-ssl._tcp, both without -ssl if there is no TLS. Each name has exactly Size records,
+	// whose targets are hosts below Domain: a member named "a" is the host a.Domain. Resolver looks
+	// the records up within 5 s. Default (nil): net.DefaultResolver.
+	Domain   string
+	Size     int
+	Resolver Resolver
 
 	// PeerTLS protects the connections between members, and ClientTLS protects the connections of
 	// clients. Both are required unless all addresses in Members are loopback addresses. Any holder of
@@ -96,12 +106,15 @@ func invalid(format string, args ...any) error {
 }
 
 // checkedClient returns a valid copy of c for a process that need not be a member.
-func (c Config) checkedClient() (Config, error) {
+func (c Config) checkedClient(ctx context.Context) (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	if !names.MatchString(c.Cluster) {
 		return c, invalid("Cluster %.80q: use 1 to 64 letters, digits, dots, dashes and underscores", c.Cluster)
+	}
+	if err := c.discover(ctx); err != nil {
+		return c, err
 	}
 	if err := c.checkMembers(); err != nil {
 		return c, err
@@ -113,14 +126,14 @@ func (c Config) checkedClient() (Config, error) {
 }
 
 // checked returns a valid copy of c with the defaults, and this member's address.
-func (c Config) checked() (_ Config, self Address, err error) {
+func (c Config) checked(ctx context.Context) (_ Config, self Address, err error) {
 	if c.Quota == 0 {
 		c.Quota = defaultQuota
 	}
 	if c.Retention == 0 {
 		c.Retention = defaultRetention
 	}
-	if c, err = c.checkedClient(); err != nil {
+	if c, err = c.checkedClient(ctx); err != nil {
 		return c, self, err
 	}
 	switch {

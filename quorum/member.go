@@ -78,7 +78,7 @@ func Start(ctx context.Context, c Config) (*Member, error) {
 func begin(
 	ctx context.Context, c Config, prepare func(*Config, Address, *folder) (id identity, initial, state string, err error),
 ) (*Member, error) {
-	c, self, err := c.checked()
+	c, self, err := c.checked(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func TestInvalid(t *testing.T) {
 	t.Parallel()
 	good := Config{Cluster: "c", Name: "a", Dir: filepath.Join(t.TempDir(), "data"), Create: true,
 		Members: []Address{{"a", "127.0.0.1:1", "127.0.0.1:2"}, {"b", "localhost:3", "[::1]:4"}}}
-	if _, self, err := good.checked(); err != nil || self.Name != "a" {
+	if _, self, err := good.checked(t.Context()); err != nil || self.Name != "a" {
 		t.Fatal(self, err)
 	}
 	for name, c := range map[string]struct {
@@ -260,13 +260,13 @@ func TestTLS(t *testing.T) {
 
 	dialing := c
 	dialing.Name, dialing.Dir, dialing.ClientTLS = "", "", c.ClientTLS
-	if b, err := Dial(ctx, dialing, namespace, nil); err != nil {
+	if b, err := Dial(bounded(t), dialing, namespace, nil); err != nil {
 		t.Error(err)
 	} else if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	dialing.ClientTLS.CAFile = certificate(t, host).CAFile
-	_, err = Dial(ctx, dialing, namespace, nil)
+	_, err = Dial(bounded(t), dialing, namespace, nil)
 	refused(t, nil, err, "ClientTLS", "would refuse")
 
 	for words, change := range map[string]func(*Config){

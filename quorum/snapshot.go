@@ -171,7 +171,7 @@ func checkDatabase(path string) (err error) {
 // Restore checks its arguments and the snapshot before it writes anything. If Restore is interrupted,
 // Start refuses the folder until Restore has been called again.
 func Restore(ctx context.Context, c Config, path string, at time.Time) (err error) {
-	c, self, err := c.checked()
+	c, self, err := c.checked(ctx)
 	if err != nil {
 		return err
 	}
