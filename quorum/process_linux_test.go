@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,7 @@ type setting struct {
 	Replace    bool // instead of Start
 	ClientOnly bool // the process is no member
 	Idle       bool // the process does not contend for the shard
+	TTL        time.Duration
 }
 
 func child(ctx context.Context, text string) (err error) {
@@ -111,7 +113,7 @@ func child(ctx context.Context, text string) (err error) {
 		return errors.Join(failed, stopped(ctx))
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	err = core.RunSingleton(ctx, b, shard, lead(s.Name), &core.Options{TTL: testTTL, Node: s.Name,
+	err = core.RunSingleton(ctx, b, shard, lead(s.Name), &core.Options{TTL: cmp.Or(s.TTL, testTTL), Node: s.Name,
 		Logger: s.Logger})
 	if ctx.Err() == nil {
 		return err
@@ -156,6 +158,7 @@ type cluster struct {
 	*testing.T
 	of   Config // of every member, without Name and Dir
 	root string
+	ttl  time.Duration // default (0) testTTL
 
 	mu     sync.Mutex
 	acked  map[string]core.Seq // numbers of entries, by payload
@@ -177,7 +180,7 @@ func newCluster(t *testing.T) *cluster {
 }
 
 func (c *cluster) setting(name string) setting {
-	s := setting{Config: c.of}
+	s := setting{Config: c.of, TTL: c.ttl}
 	s.Name, s.Dir = name, filepath.Join(c.root, name)
 	return s
 }

@@ -291,7 +291,7 @@ var figures = []string{
 	"internal/proof/outage slow",
 	"internal/proof/sqlfault CheckWakes",
 	"internal/proof/sqlfault judge",
-	"quorum TestKilledLeader",
+	"quorum TestTakeover",
 	"sharding/assign TestBalanceTime",
 	"sharding/assign TestPlanningTime",
 	"sharding/stores refused",
