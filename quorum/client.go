@@ -51,13 +51,10 @@ func (o *Operator) Close() { _ = o.client.Close() } // the error only repeats th
 // Members returns the cluster's current members, sorted by name, after it has asked each of them.
 // If no majority answers before ctx ends, Members returns an error.
 func (o *Operator) Members(ctx context.Context) ([]MemberInfo, error) {
-	list, err := o.client.MemberList(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("tenure: quorum: no majority of cluster %q returned its members: %w", o.config.Cluster, err)
-	}
+	list, err := o.list(ctx)
 	var all []MemberInfo
 	leader := uint64(0)
-	for _, x := range list.Members {
+	for _, x := range list {
 		m := MemberInfo{Address: Address{Name: x.Name, Peer: addressIn(x.PeerURLs), Client: addressIn(x.ClientURLs)},
 			ID: x.ID, Learner: x.IsLearner, Silent: true}
 		if s := o.status(ctx, x); s != nil {
@@ -69,7 +66,15 @@ func (o *Operator) Members(ctx context.Context) ([]MemberInfo, error) {
 		all[i].Leader = all[i].ID == leader
 	}
 	slices.SortFunc(all, func(a, b MemberInfo) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
+	return all, err
+}
+
+func (o *Operator) list(ctx context.Context) ([]*etcdserverpb.Member, error) {
+	list, err := o.client.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: quorum: no majority of cluster %q returned its members: %w", o.config.Cluster, err)
+	}
+	return list.Members, nil
 }
 
 // status returns a member's answer, or nil if none of its addresses answers.
@@ -93,15 +98,15 @@ func addressIn(urls []string) string {
 // ErrRemoved. The cluster refuses a removal that leaves no connected majority. If another process is
 // to take the member's place, call Replace in that process instead.
 func (o *Operator) Remove(ctx context.Context, name string) error {
-	list, err := o.client.MemberList(ctx)
+	list, err := o.list(ctx)
 	if err != nil {
-		return fmt.Errorf("tenure: quorum: no majority of cluster %q returned its members: %w", o.config.Cluster, err)
+		return err
 	}
-	i := slices.IndexFunc(list.Members, func(x *etcdserverpb.Member) bool { return name != "" && x.Name == name })
+	i := slices.IndexFunc(list, func(x *etcdserverpb.Member) bool { return name != "" && x.Name == name })
 	if i < 0 {
 		return invalid("cluster %q has no member %.80q: use a name that Members returns", o.config.Cluster, name)
 	}
-	if _, err := o.client.MemberRemove(ctx, list.Members[i].ID); err != nil {
+	if _, err := o.client.MemberRemove(ctx, list[i].ID); err != nil {
 		return fmt.Errorf("tenure: quorum: remove member %q: %w", name, err)
 	}
 	return nil

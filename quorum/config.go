@@ -119,7 +119,7 @@ func (c Config) checkedClient(ctx context.Context) (Config, error) {
 	if err := c.checkMembers(); err != nil {
 		return c, err
 	}
-	if err := c.checkTLS(c.ClientTLS, "", x509.ExtKeyUsageClientAuth); err != nil {
+	if err := c.checkTLS(c.ClientTLS, "", time.Now(), x509.ExtKeyUsageClientAuth); err != nil {
 		return c, invalid("ClientTLS: %w", err)
 	}
 	return c, nil
@@ -152,11 +152,10 @@ func (c Config) checked(ctx context.Context) (_ Config, self Address, err error)
 	if self.Name == "" {
 		return c, self, invalid("Name %.80q is not in Members: add this process, or correct Name", c.Name)
 	}
-	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	if err := c.checkTLS(c.PeerTLS, self.Peer, both...); err != nil {
+	if err := c.checkTLS(c.PeerTLS, self.Peer, time.Now(), both...); err != nil {
 		return c, self, invalid("PeerTLS: %w", err)
 	}
-	if err := c.checkTLS(c.ClientTLS, self.Client, both...); err != nil {
+	if err := c.checkTLS(c.ClientTLS, self.Client, time.Now(), both...); err != nil {
 		return c, self, invalid("ClientTLS: %w", err)
 	}
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
@@ -202,8 +201,12 @@ func hostOf(address string) (host string, ip net.IP, loopback bool) {
 	return host, ip, host == "localhost" || ip.IsLoopback()
 }
 
-// checkTLS refuses files with which no other process would accept a connection. Clients have no address.
-func (c *Config) checkTLS(t TLS, address string, uses ...x509.ExtKeyUsage) error {
+// both are the uses of a member's certificate.
+var both = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+
+// checkTLS refuses files with which no other process would accept a connection at the given time.
+// Clients have no address.
+func (c *Config) checkTLS(t TLS, address string, at time.Time, uses ...x509.ExtKeyUsage) error {
 	if t == (TLS{}) {
 		for _, m := range c.Members {
 			for _, a := range []string{m.Peer, m.Client} {
@@ -233,7 +236,8 @@ func (c *Config) checkTLS(t TLS, address string, uses ...x509.ExtKeyUsage) error
 	}
 	host, _, _ := hostOf(address)
 	for _, use := range uses {
-		o := x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: rest, KeyUsages: []x509.ExtKeyUsage{use}}
+		o := x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: rest, CurrentTime: at,
+			KeyUsages: []x509.ExtKeyUsage{use}}
 		if _, err := pair.Leaf.Verify(o); err != nil {
 			return fmt.Errorf("others would refuse CertFile: %w", err)
 		}

@@ -10,10 +10,11 @@
 //	b, err := m.Open(ctx, "orders", nil)
 //
 // [Start] runs etcd's server in this process (package embed). [Member.Open] returns the ordinary
-// backend for etcd. A process that is no member calls etcd.Open with the members' client addresses.
-// [Replace] gives a lost member's place to a new disk or machine, and [Member.Remove] removes a
-// member. etcd compacts its history, limits its size, and defragments its database at a start,
-// without an operator.
+// backend for etcd, and [Dial] does the same in a process that is no member. [Replace] gives a lost
+// member's place to a new disk or machine. [Restore] makes members of a new cluster from a snapshot.
+// An [Operator], which each Member contains, lists and removes members, and writes snapshots; so
+// does the command quorum/cmd/quorum. etcd compacts its history and limits its size. If the database
+// is full, the member that leads makes room without an operator.
 //
 // Limits:
 //

@@ -160,14 +160,14 @@ func (m *Member) removed(ctx context.Context) bool {
 	if m.etcd.Server.Cluster().Member(id) == nil {
 		return true
 	}
-	client, err := m.config.dialOthers()
+	others, err := m.config.operateOthers()
 	if err != nil {
 		return false
 	}
-	defer func() { _ = client.Close() }() // the error only repeats that it is closed
+	defer others.Close()
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
-	list, err := client.MemberList(ctx)
+	list, err := others.client.MemberList(ctx)
 	return err == nil && list.Header.ClusterId == uint64(m.etcd.Server.Cluster().ID()) &&
 		!slices.ContainsFunc(list.Members, func(x *etcdserverpb.Member) bool { return x.ID == uint64(id) })
 }

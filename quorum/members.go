@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/tenure-go/tenure/core"
@@ -46,14 +45,14 @@ func Replace(ctx context.Context, c Config) (*Member, error) {
 // rejoin changes the cluster's members, and returns them in the form of --initial-cluster. After a
 // failure, rejoin begins again, because the cluster may have an election.
 func (c *Config) rejoin(ctx context.Context, self Address) (initial string, err error) {
-	client, err := c.dialOthers()
+	o, err := c.operateOthers()
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = client.Close() }() // the error only repeats that it is closed
+	defer o.Close()
 	for {
 		limited, cancel := context.WithTimeout(ctx, 4*asking)
-		initial, err = c.rejoinOnce(limited, client, self)
+		initial, err = c.rejoinOnce(limited, o, self)
 		cancel()
 		if err == nil || errors.Is(err, core.ErrInvalid) {
 			return initial, err
@@ -66,32 +65,27 @@ func (c *Config) rejoin(ctx context.Context, self Address) (initial string, err 
 	}
 }
 
-func (c *Config) rejoinOnce(ctx context.Context, client *clientv3.Client, self Address) (string, error) {
-	list, err := client.MemberList(ctx)
+func (c *Config) rejoinOnce(ctx context.Context, o *Operator, self Address) (string, error) {
+	list, err := o.list(ctx)
 	if err != nil {
 		return "", err
 	}
 	peer := c.PeerTLS.url(self.Peer)
-	for _, x := range list.Members {
+	for _, x := range list {
 		if x.Name != c.Name && !slices.Contains(x.PeerURLs, peer) {
 			continue
 		}
 		if x.Name != c.Name && x.Name != "" {
 			return "", invalid("member %q has the peer address %s: use another", x.Name, self.Peer)
 		}
-		for _, u := range x.ClientURLs {
-			limited, cancel := context.WithTimeout(ctx, asking)
-			status, err := client.Status(limited, u)
-			cancel()
-			if err == nil && status.Header.MemberId == x.ID {
-				return "", invalid("the member runs at %s: stop it first", u)
-			}
+		if o.status(ctx, x) != nil {
+			return "", invalid("the member runs at %s: stop it first", addressIn(x.ClientURLs))
 		}
-		if _, err := client.MemberRemove(ctx, x.ID); err != nil {
+		if _, err := o.client.MemberRemove(ctx, x.ID); err != nil {
 			return "", err
 		}
 	}
-	added, err := client.MemberAddAsLearner(ctx, []string{peer})
+	added, err := o.client.MemberAddAsLearner(ctx, []string{peer})
 	if err != nil {
 		return "", err
 	}
@@ -108,12 +102,12 @@ func (c *Config) rejoinOnce(ctx context.Context, client *clientv3.Client, self A
 	return strings.Join(all, ","), nil
 }
 
-// dialOthers returns a client of the other members.
-func (c *Config) dialOthers() (*clientv3.Client, error) {
+// operateOthers returns an Operator that connects to the other members.
+func (c *Config) operateOthers() (*Operator, error) {
 	others := *c
 	others.Members = slices.DeleteFunc(slices.Clone(c.Members), func(m Address) bool { return m.Name == c.Name })
 	if len(others.Members) == 0 {
 		return nil, invalid("Members names no other member")
 	}
-	return c.connect(others.endpoints()...)
+	return others.operate()
 }

@@ -2,11 +2,8 @@ package quorum
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -137,35 +134,16 @@ func (m *Member) ready(ctx context.Context, all []*etcdserverpb.Member, fit bool
 	return nil
 }
 
-// logCertificates logs certificates that end soon. It counts the CA certificate that ends last.
+// logCertificates logs certificates with which other processes will soon accept no connection.
 func (c *Config) logCertificates(now time.Time) {
-	files := []string{c.PeerTLS.CertFile, c.PeerTLS.CAFile, c.ClientTLS.CertFile, c.ClientTLS.CAFile}
-	for i, file := range files {
-		if file == "" || slices.Contains(files[:i], file) {
-			continue
-		}
-		ends, err := expiry(file, i%2 == 1)
-		if err != nil || ends.Sub(now) < soon {
-			c.Logger.Warn("tenure: quorum: a certificate ends soon or cannot be read: replace the file; if it is a CA file, "+
-				"restart the members one by one", "cluster", c.Cluster, "file", file, "ends", ends, "error", err)
-		}
-	}
-}
-
-func expiry(file string, last bool) (ends time.Time, err error) {
-	text, err := os.ReadFile(file)
-	for err == nil {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			break
-		}
-		var c *x509.Certificate
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		if c, err = x509.ParseCertificate(block.Bytes); err == nil && (ends.IsZero() || c.NotAfter.After(ends) == last) {
-			ends = c.NotAfter
+	i := slices.IndexFunc(c.Members, func(m Address) bool { return m.Name == c.Name })
+	for which, err := range map[string]error{
+		"PeerTLS":   c.checkTLS(c.PeerTLS, c.Members[i].Peer, now.Add(soon), both...),
+		"ClientTLS": c.checkTLS(c.ClientTLS, c.Members[i].Client, now.Add(soon), both...),
+	} {
+		if err != nil {
+			c.Logger.Warn("tenure: quorum: within 7 days, others will refuse this member's certificate: replace the files; "+
+				"after a change of CAFile, restart the members one by one", "cluster", c.Cluster, "files", which, "error", err)
 		}
 	}
-	return ends, err
 }

@@ -9,15 +9,14 @@
 //	quorum [flags] snapshot FILE   writes a snapshot
 //	quorum [flags] restore FILE    checks a snapshot, and prints how to restore it
 //
-// The flag -config names a JSON file with the fields of quorum.Config that clients need:
+// The flag -config names a JSON file with fields of quorum.Config. Clients need these:
 //
 //	{"Cluster": "orders", "Members": [{"Name": "a", "Peer": "a.internal:2380", "Client": "a.internal:2379"}],
 //	 "ClientTLS": {"CAFile": "ca.pem", "CertFile": "operator.pem", "KeyFile": "operator-key.pem"}}
 //
 // Domain and Size may replace Members. Exit codes are those of the command tenure: 0 done, 1 any
 // other error, 2 wrong arguments or configuration, 3 no such member or file, 4 no answer in time,
-// 5 refused, 6 a damaged snapshot, 7 a member is silent, learning or has not started, 130
-// interrupted.
+// 5 refused, 6 a damaged snapshot, 7 a member is silent or learning, 130 interrupted.
 package main
 
 import (
@@ -126,31 +125,23 @@ func plain(text string, limit int) string {
 	return b.String()
 }
 
-const usage = "use: quorum [-config FILE] [-timeout TIME] [-yes] members | remove NAME | replace NAME | snapshot FILE | " +
-	"restore FILE"
+const usage = "use: quorum [-config FILE] [-timeout TIME] [-yes] members | remove NAME | replace NAME | " +
+	"snapshot FILE | restore FILE"
 
 // call is one call of the command.
 type call struct {
-	out  io.Writer
-	file file
-	arg  string
-	yes  bool
-}
-
-// file is the configuration.
-type file struct {
-	Cluster   string
-	Members   []quorum.Address
-	Domain    string
-	Size      int
-	ClientTLS quorum.TLS
+	out    io.Writer
+	config quorum.Config
+	arg    string
+	yes    bool
+	*quorum.Operator
 }
 
 func command(ctx context.Context, args []string, stdout io.Writer) error {
 	c := call{out: stdout}
 	flags := flag.NewFlagSet("quorum", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	config := flags.String("config", "quorum.json", "")
+	path := flags.String("config", "quorum.json", "")
 	timeout := flags.Duration("timeout", 30*time.Second, "")
 	flags.BoolVar(&c.yes, "yes", false, "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -158,50 +149,41 @@ func command(ctx context.Context, args []string, stdout io.Writer) error {
 	} else if err != nil {
 		return exit(exitUsage, "%w: %s", err, usage)
 	}
-	commands := map[string]func(*call, context.Context, *quorum.Operator) error{
-		"members": (*call).members, "remove": (*call).remove, "replace": (*call).replace, "snapshot": (*call).snapshot,
-		"restore": (*call).restore,
-	}
-	name := flags.Arg(0)
-	does, wants := commands[name], 2
-	if name == "members" {
-		wants = 1
-	}
+	does := map[string]func(*call, context.Context) error{"members": (*call).members, "remove": (*call).remove,
+		"replace": (*call).replace, "snapshot": (*call).snapshot, "restore": (*call).restore}[flags.Arg(0)]
 	c.arg = flags.Arg(1)
 	switch {
-	case does == nil || flags.NArg() != wants || wants == 2 && c.arg == "":
+	case does == nil,
+		flags.NArg() > 2 || (flags.Arg(0) == "members") == (flags.NArg() == 2) || c.arg == "" && flags.NArg() == 2:
 		return exit(exitUsage, "%s", usage)
 	case len(c.arg) > maxPath || strings.ContainsRune(c.arg, 0):
 		return exit(exitUsage, "the argument has %d bytes, or a zero byte: use a name or a path", len(c.arg))
 	case *timeout < time.Second || *timeout > time.Hour:
 		return exit(exitUsage, "-timeout %v: use 1s to 1h", *timeout)
 	}
-	if err := c.file.read(*config); err != nil {
+	if err := c.read(*path); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	o, err := quorum.Operate(ctx, quorum.Config{Cluster: c.file.Cluster, Members: c.file.Members, Domain: c.file.Domain,
-		Size: c.file.Size, ClientTLS: c.file.ClientTLS, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
+	var err error
+	if c.Operator, err = quorum.Operate(ctx, c.config); err != nil {
 		return err
 	}
-	defer o.Close()
-	return does(&c, ctx, o)
+	defer c.Close()
+	return does(&c, ctx)
 }
 
-func (f *file) read(path string) error {
+// read reads the configuration.
+func (c *call) read(path string) error {
 	from, err := os.Open(path)
 	if err != nil {
 		return exit(exitUsage, "%w: name the configuration with -config", err)
 	}
-	in := &io.LimitedReader{R: from, N: maxFile}
-	decoder := json.NewDecoder(in)
+	decoder := json.NewDecoder(io.LimitReader(from, maxFile))
 	decoder.DisallowUnknownFields()
-	err = decoder.Decode(f)
-	if err == nil && decoder.More() {
-		err = errors.New("more than one JSON object")
-	}
+	err = decoder.Decode(&c.config)
+	c.config.Logger = slog.New(slog.DiscardHandler)
 	if err = errors.Join(err, from.Close()); err != nil {
 		return exit(exitUsage, "the configuration %.200q: %w: use JSON of at most %d bytes, as in the command's "+
 			"documentation", path, err, maxFile)
@@ -214,31 +196,28 @@ func (c *call) print(format string, args ...any) error {
 	return err
 }
 
-func (c *call) members(ctx context.Context, o *quorum.Operator) error {
-	all, err := o.Members(ctx)
+func (c *call) members(ctx context.Context) error {
+	all, err := c.Members(ctx)
 	if err != nil {
 		return err
 	}
 	var bad []string
 	for _, m := range all {
-		state := "voter"
+		name, state := plain(m.Name, maxName), "voter"
 		switch {
-		case m.Name == "":
-			state = "not started"
-		case m.Silent:
+		case m.Silent: // or it has never started
 			state = "silent"
 		case m.Learner:
 			state = "learner"
 		case m.Leader:
 			state = "leader"
 		}
-		name := plain(m.Name, maxName)
-		if err := c.print("%-16s %016x  %-12s %10d bytes  peer %s  client %s\n", name, m.ID, state, m.Size,
+		if m.Silent || m.Learner {
+			bad = append(bad, strconv.Quote(name)+" is "+state)
+		}
+		if err := c.print("%-16s %016x  %-7s %10d bytes  peer %s  client %s\n", name, m.ID, state, m.Size,
 			plain(m.Peer, maxName), plain(m.Client, maxName)); err != nil {
 			return err
-		}
-		if state != "voter" && state != "leader" {
-			bad = append(bad, strconv.Quote(name)+" is "+state)
 		}
 	}
 	if bad != nil {
@@ -248,61 +227,61 @@ func (c *call) members(ctx context.Context, o *quorum.Operator) error {
 }
 
 // named returns the member that the argument names.
-func (c *call) named(ctx context.Context, o *quorum.Operator) (m quorum.MemberInfo, found bool, err error) {
-	all, err := o.Members(ctx)
+func (c *call) named(ctx context.Context) (m quorum.MemberInfo, found bool, err error) {
+	all, err := c.Members(ctx)
 	if i := slices.IndexFunc(all, func(m quorum.MemberInfo) bool { return m.Name == c.arg }); i >= 0 {
 		return all[i], true, err
 	}
 	return m, false, err
 }
 
-func (c *call) remove(ctx context.Context, o *quorum.Operator) error {
-	_, found, err := c.named(ctx, o)
+func (c *call) remove(ctx context.Context) error {
+	_, found, err := c.named(ctx)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return exit(exitNotFound, "cluster %q has no member %.80q: use a name that members prints", c.file.Cluster, c.arg)
+		return exit(exitNotFound, "cluster %q has no member %.80q: use a name that members prints", c.config.Cluster, c.arg)
 	case !c.yes:
 		return exit(exitRefused, "member %q would lose its vote permanently: if that is right, add -yes", c.arg)
 	}
-	if err := o.Remove(ctx, c.arg); err != nil && ctx.Err() == nil {
+	if err = c.Remove(ctx, c.arg); err != nil && ctx.Err() == nil {
 		return exit(exitRefused, "%w", err)
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
 	return c.print("removed member %q\n", c.arg)
 }
 
-func (c *call) replace(ctx context.Context, o *quorum.Operator) error {
-	m, found, err := c.named(ctx, o)
-	if err != nil {
-		return err
-	}
-	listed := slices.ContainsFunc(c.file.Members, func(a quorum.Address) bool { return a.Name == c.arg })
+func (c *call) replace(ctx context.Context) error {
+	m, found, err := c.named(ctx)
+	listed := slices.ContainsFunc(c.config.Members, func(a quorum.Address) bool { return a.Name == c.arg })
 	switch {
+	case err != nil:
+		return err
 	case found && !m.Silent:
 		return exit(exitRefused, "member %q runs at %s: stop it first", c.arg, plain(m.Client, maxName))
-	case !found && !listed && c.file.Domain == "":
+	case !found && !listed && c.config.Domain == "":
 		return exit(exitNotFound, "neither cluster %q nor -config has a member %.80q: correct the name, or add the member "+
-			"to Members everywhere", c.file.Cluster, c.arg)
+			"to Members everywhere", c.config.Cluster, c.arg)
 	}
 	return c.print(`A majority of cluster %q answers, and member %q does not.
 1. Make sure that its former process has ended, and that its data folder is empty.
 2. On its machine, call this instead of Start, with its Config:
 	m, err := quorum.Replace(ctx, quorum.Config{Cluster: %q, Name: %q, ...})
 3. After that, call Start again.
-`, c.file.Cluster, c.arg, c.file.Cluster, c.arg)
+`, c.config.Cluster, c.arg, c.config.Cluster, c.arg)
 }
 
-func (c *call) snapshot(ctx context.Context, o *quorum.Operator) error {
-	if err := o.Snapshot(ctx, c.arg); err != nil {
+func (c *call) snapshot(ctx context.Context) error {
+	if err := c.Snapshot(ctx, c.arg); err != nil {
 		return err
 	}
 	return c.print("wrote %q\n", c.arg)
 }
 
-func (c *call) restore(_ context.Context, _ *quorum.Operator) error {
+func (c *call) restore(context.Context) error {
 	if _, err := os.Stat(c.arg); errors.Is(err, fs.ErrNotExist) {
 		return exit(exitNotFound, "%w", err)
 	}
@@ -315,5 +294,5 @@ func (c *call) restore(_ context.Context, _ *quorum.Operator) error {
 2. Copy the snapshot to each member's machine. For each member, call this with its Config and the same time:
 	err := quorum.Restore(ctx, config, path, time.Unix(%d, %d))
 3. Start the members, and restart all processes that are only clients.
-`, c.arg, c.file.Cluster, now.Unix(), now.Nanosecond())
+`, c.arg, c.config.Cluster, now.Unix(), now.Nanosecond())
 }

@@ -17,10 +17,10 @@ import (
 )
 
 // started starts a cluster of one member, and returns the path of its configuration.
-func started(t *testing.T) (config string, of file) {
+func started(t *testing.T) (config string, of quorum.Config) {
 	t.Helper()
 	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	of = file{Cluster: "orders", Members: []quorum.Address{{Name: "a", Peer: host + ":2380", Client: host + ":2379"}}}
+	of = quorum.Config{Cluster: "orders", Members: []quorum.Address{{Name: "a", Peer: host + ":2380", Client: host + ":2379"}}}
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	m, err := quorum.Start(ctx, quorum.Config{Cluster: of.Cluster, Members: of.Members, Name: "a", Create: true,
@@ -112,7 +112,7 @@ func TestHostile(t *testing.T) {
 	bad := of
 	bad.Cluster = "\x1b" + strings.Repeat("x", 1000)
 	runs(t, exitUsage, "Cluster", "-config", written(t, bad), "members")
-	runs(t, exitUsage, "unknown field", "-config", written(t, map[string]string{"Dir": "/"}), "members")
+	runs(t, exitUsage, "unknown field", "-config", written(t, map[string]string{"Folder": "/"}), "members")
 	runs(t, exitUsage, "use JSON of at most", "-config", written(t, strings.Repeat("x", maxFile)), "members")
 	runs(t, exitUsage, "use JSON of at most", "-config", t.TempDir(), "members")
 	runs(t, exitUsage, "use JSON of at most", "-config", os.Args[0], "members")
