@@ -92,10 +92,14 @@ func (o *Operator) copy(ctx context.Context, endpoint string, file *os.File) err
 // CheckSnapshot reads a snapshot, and returns an error that matches core.ErrInvalid unless the file
 // is complete, undamaged, and a database of etcd.
 func CheckSnapshot(path string) error {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return invalid("%.200q is not a snapshot, because it is not a file: use a file that Snapshot wrote", path)
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a file")
 	}
-	file, err := os.Open(path)
+	var file *os.File
+	if err == nil {
+		file, err = os.Open(path)
+	}
 	if err == nil {
 		err = errors.Join(checkHash(file), file.Close())
 	}
@@ -142,7 +146,8 @@ func checkDatabase(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	err = db.View(func(tx *bbolt.Tx) error {
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return db.View(func(tx *bbolt.Tx) error {
 		for _, name := range []string{"key", "meta", "members", "cluster"} {
 			if tx.Bucket([]byte(name)) == nil {
 				return fmt.Errorf("its database has no %q, so it is not etcd's", name)
@@ -155,7 +160,6 @@ func checkDatabase(path string) (err error) {
 			return nil
 		})
 	})
-	return errors.Join(err, db.Close())
 }
 
 // Restore creates a member's data folder from a snapshot, for a new cluster. Stop all members and

@@ -160,8 +160,8 @@ func TestSnapshotRefused(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{fifo, dir, filepath.Join(dir, "none")} {
-		refused(t, nil, Restore(bounded(t), into, path, at), path, "not a file")
+	for path, words := range map[string]string{fifo: "not a file", dir: "not a file", filepath.Join(dir, "none"): "no such file"} {
+		refused(t, nil, Restore(bounded(t), into, path, at), path, words)
 	}
 	refused(t, nil, Restore(bounded(t), into, good, time.Time{}), "not the time")
 	if _, err := os.Stat(into.Dir); !errors.Is(err, os.ErrNotExist) {

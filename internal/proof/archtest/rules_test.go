@@ -51,6 +51,7 @@ var floors = [][][]string{
 		"backends/sql/internal/enginetest"}},
 	// Programs.
 	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "quorum", "tools/...", "internal/sidecar"}},
+	{{"quorum/cmd/..."}},
 }
 
 // etcd's client takes its call options from gRPC and its logger from zap.

@@ -14,9 +14,13 @@
 //	{"Cluster": "orders", "Members": [{"Name": "a", "Peer": "a.internal:2380", "Client": "a.internal:2379"}],
 //	 "ClientTLS": {"CAFile": "ca.pem", "CertFile": "operator.pem", "KeyFile": "operator-key.pem"}}
 //
-// Domain and Size may replace Members. Exit codes are those of the command tenure: 0 done, 1 any
-// other error, 2 wrong arguments or configuration, 3 no such member or file, 4 no answer in time,
-// 5 refused, 6 a damaged snapshot, 7 a member is silent or learning, 130 interrupted.
+// Domain and Size may replace Members. Exit codes are those of the command tenure:
+//
+//	0 done                                   4 no answer in time
+//	1 any other error                        5 refused
+//	2 wrong arguments or configuration       6 a damaged snapshot
+//	3 no such member or file                 7 a member is silent or learning
+//	130 interrupted
 package main
 
 import (
