@@ -169,8 +169,8 @@ func checkDatabase(path string) (err error) {
 // The argument at names this restore: use the time at which it began. The new cluster's id depends
 // on at, so the backends of processes from before the restore, or from an earlier restore, return
 // core.ErrStoreChanged. The first process that opens a namespace raises its tokens above all
-// former tokens (rule I2). If the namespace was opened less than 100 s before the snapshot, after an
-// earlier restore, that process may have to wait until 100 s have passed.
+// former tokens (rule I2). If the snapshot is of a cluster that was itself restored, this is possible 100 s
+// after the earlier restore.
 //
 // Restore checks its arguments and the snapshot before it writes anything. If Restore is interrupted,
 // Start refuses the folder until Restore has been called again.
