@@ -2,9 +2,12 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -54,10 +57,16 @@ func (o *Operator) Members(ctx context.Context) ([]MemberInfo, error) {
 	list, err := o.list(ctx)
 	var all []MemberInfo
 	leader := uint64(0)
-	for _, x := range list {
+	answers := make([]*clientv3.StatusResponse, len(list))
+	var asked sync.WaitGroup
+	for i, x := range list {
+		asked.Go(func() { answers[i] = o.status(ctx, x) })
+	}
+	asked.Wait()
+	for i, x := range list {
 		m := MemberInfo{Address: Address{Name: x.Name, Peer: addressIn(x.PeerURLs), Client: addressIn(x.ClientURLs)},
 			ID: x.ID, Learner: x.IsLearner, Silent: true}
-		if s := o.status(ctx, x); s != nil {
+		if s := answers[i]; s != nil {
 			m.Silent, m.Size, leader = false, s.DbSize, max(leader, s.Leader)
 		}
 		all = append(all, m)
@@ -77,9 +86,41 @@ func (o *Operator) list(ctx context.Context) ([]*etcdserverpb.Member, error) {
 	return list.Members, nil
 }
 
+// Trouble returns nil, or what an operator must fix: members that do not answer, a database that
+// exceeds its quota, or a cluster without a majority. Use it as core.Options.Trouble.
+func (o *Operator) Trouble(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok { // what is known by then must be said before ctx ends
+		sooner, cancel := context.WithDeadline(ctx, end.Add(-time.Until(end)/4))
+		defer cancel()
+		ctx = sooner
+	}
+	all, err := o.Members(ctx)
+	if err != nil {
+		return err
+	}
+	var bad []string
+	for _, m := range all {
+		if m.Silent {
+			bad = append(bad, fmt.Sprintf("member %q of the quorum does not answer (%s)", m.Name, m.Peer))
+		}
+	}
+	alarms, err := o.client.AlarmList(ctx)
+	if err == nil && slices.ContainsFunc(alarms.Alarms, func(a *etcdserverpb.AlarmMember) bool { return nospace(a) }) {
+		bad = append(bad, "the quorum's database exceeds its quota, so writes fail")
+	}
+	if bad != nil {
+		return errors.New(strings.Join(bad, "; "))
+	}
+	return nil // without an answer about alarms, too, since writes tell
+}
+
 // status returns a member's answer, or nil if none of its addresses answers.
 func (o *Operator) status(ctx context.Context, x *etcdserverpb.Member) *clientv3.StatusResponse {
-	ctx, cancel := context.WithTimeout(ctx, asking)
+	limit := asking
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for _, u := range x.ClientURLs {
 		if s, err := o.client.Status(ctx, u); err == nil && s.Header.MemberId == x.ID {

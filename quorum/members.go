@@ -21,7 +21,7 @@ type MemberInfo struct {
 	ID      uint64 // never used again after the member's removal
 	Learner bool   // receives all writes, but has no vote yet
 	Leader  bool   // leads the cluster, in the view of a member that answered
-	Silent  bool   // did not answer within 5 s
+	Silent  bool   // did not answer within 5 s, or half of the time that was left
 	Size    int64  // of its database, in bytes; 0 if Silent
 }
 

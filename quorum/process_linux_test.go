@@ -74,6 +74,7 @@ func child(ctx context.Context, text string) (err error) {
 	s.Logger = slog.New(slog.NewTextHandler(os.Stdout, nil))
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	var trouble func(context.Context) error
 	open := func(ctx context.Context) (*etcd.Backend, error) {
 		return Dial(ctx, s.Config, namespace, &etcd.Options{Create: true})
 	}
@@ -94,6 +95,7 @@ func child(ctx context.Context, text string) (err error) {
 			end(m.Err())
 		}()
 		fmt.Println("started")
+		trouble = m.Trouble
 		open = func(ctx context.Context) (*etcd.Backend, error) {
 			return m.Open(ctx, namespace, &etcd.Options{Create: true})
 		}
@@ -114,7 +116,7 @@ func child(ctx context.Context, text string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	err = core.RunSingleton(ctx, b, shard, lead(s.Name), &core.Options{TTL: cmp.Or(s.TTL, testTTL), Node: s.Name,
-		Logger: s.Logger})
+		Logger: s.Logger, Trouble: trouble})
 	if ctx.Err() == nil {
 		return err
 	}

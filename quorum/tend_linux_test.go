@@ -73,6 +73,26 @@ func TestSpace(t *testing.T) {
 	c.check()
 }
 
+// TestTrouble: living members report a member that does not answer, and its return.
+func TestTrouble(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	all := c.first(false)
+	stays := all["a"]
+	said := func(words string) bool {
+		stays.mu.Lock()
+		defer stays.mu.Unlock()
+		return slices.ContainsFunc(stays.said, func(line string) bool { return strings.Contains(line, words) })
+	}
+	c.progress()
+	all["c"].end(syscall.SIGKILL)
+	ample.Wait(t, "nobody reports that c is silent", func() bool { return said(`trouble="member \"c\" of the quorum does not answer`) })
+	c.start("c")
+	ample.Wait(t, "nobody reports that c is back", func() bool { return said("process reports no more trouble") })
+	c.progress()
+	c.check()
+}
+
 // TestCertificates: certificates that end soon are logged, and members use a file that has changed.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
