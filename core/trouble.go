@@ -139,13 +139,8 @@ func (e *Elector) weigh(now time.Time) bool {
 	if e.phase != running {
 		return false
 	}
-	if why := t.reported; why != "" {
+	if why := e.reportedTrouble(now); why != "" {
 		all, public = append(all, why), append(public, why)
-		if _, due := t.lines.Failed("Options.Trouble", now); due {
-			e.note.post(func() { e.note.warn("tenure: process reports trouble", slog.String("trouble", why)) })
-		}
-	} else if _, due := t.lines.Worked("Options.Trouble", now); due {
-		e.note.post(func() { e.note.info("tenure: process reports no more trouble") })
 	}
 	for _, s := range slices.Sorted(maps.Keys(e.runs)) {
 		held = held || s != probeLock
@@ -181,6 +176,21 @@ func (e *Elector) weigh(now time.Time) bool {
 	}
 	e.drainQueue()
 	return len(t.refusals) > 0 || t.reported != ""
+}
+
+// reportedTrouble returns what Options.Trouble returned last, and logs it. The caller holds
+// trouble.mu and Elector.mu.
+func (e *Elector) reportedTrouble(now time.Time) string {
+	const key = "Options.Trouble"
+	t := &e.trouble
+	if why := t.reported; why == "" {
+		if _, due := t.lines.Worked(key, now); due {
+			e.note.post(func() { e.note.info("tenure: process reports no more trouble") })
+		}
+	} else if _, due := t.lines.Failed(key, now); due {
+		e.note.post(func() { e.note.warn("tenure: process reports trouble", slog.String("trouble", why)) })
+	}
+	return t.reported
 }
 
 // probe is a handler that tries each kind of operation once, so that heed gets the results.

@@ -184,58 +184,61 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) 
 			ask = append(ask, i)
 		}
 	}
-	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
-		all := make([]found, len(keys))
-		if len(ask) == 1 {
-			f, err := get(c, nodes[ask[0]], q)
-			all[ask[0]] = f
-			return all, err
-		}
-		var next, started atomic.Int64
-		var long atomic.Bool
-		var failed atomic.Pointer[error]
-		var done sync.WaitGroup
-		most := int64(min(readers, len(ask)))
-		var work func()
-		work = func() {
-			id := started.Add(1)
-			for id <= most && failed.Load() == nil && (id <= cautious || !long.Load()) {
-				n := next.Add(1) - 1
-				if n >= int64(len(ask)) {
-					return
-				}
-				f, err := get(c, nodes[ask[n]], q)
-				if err != nil {
-					failed.Store(&err)
-					return
-				}
-				all[ask[n]] = f
-				switch {
-				case f.long > 0:
-					long.Store(true)
-				case started.Load() < most:
-					done.Go(work)
-				}
-			}
-		}
-		first := most
-		if q.Largest > 0 {
-			first = min(first, cautious)
-		}
-		for range first {
-			done.Go(work)
-		}
-		done.Wait()
-		if err := failed.Load(); err != nil {
-			return nil, *err
-		}
-		return all, nil
-	})
+	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) { return getAll(c, nodes, ask, q) })
 	if err != nil {
 		return nil, err
 	}
 	for i, key := range keys {
 		s.remember(key, all[i])
+	}
+	return all, nil
+}
+
+// getAll reads the nodes with the given indexes. The other results are empty.
+func getAll(c *zk.Conn, nodes []string, ask []int, q *kv.Range) ([]found, error) {
+	all := make([]found, len(nodes))
+	if len(ask) == 1 {
+		f, err := get(c, nodes[ask[0]], q)
+		all[ask[0]] = f
+		return all, err
+	}
+	var next, started atomic.Int64
+	var long atomic.Bool
+	var failed atomic.Pointer[error]
+	var done sync.WaitGroup
+	most := int64(min(readers, len(ask)))
+	var work func()
+	work = func() {
+		id := started.Add(1)
+		for id <= most && failed.Load() == nil && (id <= cautious || !long.Load()) {
+			n := next.Add(1) - 1
+			if n >= int64(len(ask)) {
+				return
+			}
+			f, err := get(c, nodes[ask[n]], q)
+			if err != nil {
+				failed.Store(&err)
+				return
+			}
+			all[ask[n]] = f
+			switch {
+			case f.long > 0:
+				long.Store(true)
+			case started.Load() < most:
+				done.Go(work)
+			}
+		}
+	}
+	first := most
+	if q.Largest > 0 {
+		first = min(first, cautious)
+	}
+	for range first {
+		done.Go(work)
+	}
+	done.Wait()
+	if err := failed.Load(); err != nil {
+		return nil, *err
 	}
 	return all, nil
 }
