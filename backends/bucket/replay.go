@@ -1,0 +1,233 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// maxWindow is the number of objects that are read at the same time.
+const maxWindow = 8
+
+// look reads the log to its end as of this call, or later. If thorough is false, the end is not
+// proven unless there is a new object, so look may miss that the log went on without this process.
+func (s *store) look(ctx context.Context, thorough bool) error {
+	s.mu.Lock()
+	want := s.started + 1
+	s.mu.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	if s.broken != nil || s.finished >= want {
+		defer s.mu.Unlock()
+		return s.broken
+	}
+	s.started++
+	n, from := s.started, s.proven
+	s.mu.Unlock()
+	next := func() int64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.state.number + 1
+	}
+	if err := s.forward(ctx, next, s.apply); err != nil {
+		return ended(ctx, err)
+	}
+	s.mu.Lock()
+	at := point{s.state.number, s.state.nonce}
+	s.mu.Unlock()
+	if at != from || thorough {
+		ok, err := s.holds(ctx, from)
+		if err == nil && !ok {
+			err = s.restart(ctx, from)
+		}
+		if err != nil {
+			return ended(ctx, err)
+		}
+		thorough = true
+		s.mu.Lock()
+		if ok {
+			s.prove(at)
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looked = time.Now()
+	if thorough {
+		s.finished = n
+	}
+	return s.broken
+}
+
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return driver.Ended(ctx)
+	}
+	return err
+}
+
+// apply applies an entry unless it is known already.
+func (s *store) apply(e *entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.number <= s.state.number {
+		return nil
+	}
+	if err := s.state.apply(e); err != nil {
+		return err
+	}
+	if e.writer != s.writer {
+		s.pace.met(e.pace)
+	}
+	s.notify()
+	return nil
+}
+
+// prove records an object whose place in the log is proven.
+func (s *store) prove(at point) {
+	if at.number > s.proven.number {
+		s.proven = at
+	}
+	s.looked = time.Now()
+}
+
+// holds reports whether no object after the given one has been deleted. If an object exists, no
+// later one has been deleted. The first deletion follows the second checkpoint, and from then on
+// there are always two.
+func (o *objects) holds(ctx context.Context, at point) (bool, error) {
+	if o.blind {
+		return true, nil
+	}
+	if at.number > 0 {
+		return o.has(ctx, at.number, at.nonce)
+	}
+	numbers, err := o.checkpoints(ctx)
+	return len(numbers) < 2, err
+}
+
+// forward reads objects from next on, and applies them until there is none.
+func (o *objects) forward(ctx context.Context, next func() int64, apply func(*entry) error) error {
+	for round := 0; ; round++ {
+		found, err := o.fetch(ctx, next(), 1<<min(max(round-1, 0), 3))
+		if err != nil {
+			return err
+		}
+		for _, e := range found {
+			if e == nil {
+				return nil
+			}
+			if err := apply(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// fetch reads up to maxWindow objects at the same time. An entry of the result is nil if there is
+// no such object. An error concerns the first object; after a later error, the result is shorter.
+func (o *objects) fetch(ctx context.Context, from int64, window int) ([]*entry, error) {
+	found, errs := make([]*entry, min(window, maxWindow)), make([]error, min(window, maxWindow))
+	var all sync.WaitGroup
+	for i := range found {
+		all.Go(func() {
+			if found[i], errs[i] = o.entry(ctx, from+int64(i)); errors.Is(errs[i], errMissing) {
+				found[i], errs[i] = nil, nil
+			}
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil && i == 0 {
+			return nil, err
+		}
+		if err != nil {
+			return found[:i], nil
+		}
+	}
+	return found, nil
+}
+
+// restart begins at a checkpoint, because the object that this process knew is gone.
+func (s *store) restart(ctx context.Context, from point) error {
+	fresh, err := s.load(ctx)
+	if err != nil && !errors.Is(err, driver.ErrStoreChanged) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.broken = err
+	case fresh.number < from.number:
+		s.broken = fmt.Errorf("tenure: %w: the log ends at object %d after object %d was read: the bucket was emptied or restored",
+			driver.ErrStoreChanged, fresh.number, from.number)
+	case from.number > 0 && fresh.id != s.state.id:
+		s.broken = fmt.Errorf("tenure: %w: the bucket has another log: it was emptied", driver.ErrStoreChanged)
+	default:
+		s.state, s.proven = fresh, point{fresh.number, fresh.nonce}
+		s.gen++
+	}
+	s.notify()
+	return s.broken
+}
+
+// load returns the state at the log's end, which is proven.
+func (o *objects) load(ctx context.Context) (*state, error) {
+	for range 5 {
+		st, err := o.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		from := point{st.number, st.nonce}
+		if err := o.forward(ctx, func() int64 { return st.number + 1 }, st.apply); err != nil {
+			return nil, err
+		}
+		if st.number == 0 {
+			numbers, err := o.list(ctx, "!log/")
+			if err != nil {
+				return nil, err
+			}
+			if len(numbers) > 0 && numbers[0] > 1 {
+				return nil, fmt.Errorf("tenure: %w: the first object of the log of namespace %q is %d, and there is no checkpoint: "+
+					"a lifecycle rule may have deleted objects; if the bucket was emptied, stop all processes and empty it again", driver.ErrStoreChanged, o.namespace, numbers[0])
+			}
+			if len(numbers) > 0 {
+				continue // another process has just begun the log
+			}
+		}
+		if ok, err := o.holds(ctx, from); err != nil || ok {
+			return st, err
+		}
+	}
+	return nil, fmt.Errorf("tenure: %w: the log of namespace %q moved on while it was read", driver.ErrRetry, o.namespace)
+}
+
+// begin returns the state of the last checkpoint that can be read, or an empty one.
+func (o *objects) begin(ctx context.Context) (*state, error) {
+	numbers, err := o.checkpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(numbers) - 1; i >= 0; i-- {
+		c, cerr := o.readCheckpoint(ctx, numbers[i])
+		if cerr == nil {
+			return c.state(), nil
+		}
+		if err = cerr; !errors.Is(err, driver.ErrDamaged) && !errors.Is(err, errMissing) {
+			return nil, err
+		}
+	}
+	if len(numbers) >= 2 {
+		return nil, fmt.Errorf("tenure: no checkpoint of namespace %q can be read: %w", o.namespace, err)
+	}
+	return newState(), nil
+}
