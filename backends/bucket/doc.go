@@ -43,4 +43,7 @@
 // driver.ErrStoreChanged. A process that starts later cannot notice this, nor can a process if
 // others have written a new checkpoint after the restore. Stop all processes, and call
 // [RaiseFloor].
+//
+// If the store's client sends a create twice, both requests have the same nonce. The second must
+// not arrive after more than a thousand further objects have been written.
 package bucket

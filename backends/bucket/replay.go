@@ -191,21 +191,22 @@ func (o *objects) load(ctx context.Context) (*state, error) {
 		if err := o.forward(ctx, func() int64 { return st.number + 1 }, st.apply); err != nil {
 			return nil, err
 		}
+		var numbers []int64 // before it is known whether objects were deleted
 		if st.number == 0 {
-			numbers, err := o.list(ctx, "!log/")
-			if err != nil {
+			if numbers, err = o.list(ctx, "!log/"); err != nil {
 				return nil, err
 			}
-			if len(numbers) > 0 && numbers[0] > 1 {
-				return nil, fmt.Errorf("tenure: %w: the first object of the log of namespace %q is %d, and there is no checkpoint: "+
-					"a lifecycle rule may have deleted objects; if the bucket was emptied, stop all processes and empty it again", driver.ErrStoreChanged, o.namespace, numbers[0])
-			}
-			if len(numbers) > 0 {
-				continue // another process has just begun the log
-			}
 		}
-		if ok, err := o.holds(ctx, from); err != nil || ok {
-			return st, err
+		ok, err := o.holds(ctx, from)
+		switch {
+		case err != nil:
+			return nil, err
+		case ok && len(numbers) == 0:
+			return st, nil
+		case ok && numbers[0] > 1:
+			return nil, fmt.Errorf("tenure: %w: the first object of the log of namespace %q is %d, and there is no checkpoint: "+
+				"a lifecycle rule may have deleted objects; if the bucket was emptied, stop all processes and empty it again",
+				driver.ErrStoreChanged, o.namespace, numbers[0])
 		}
 	}
 	return nil, fmt.Errorf("tenure: %w: the log of namespace %q moved on while it was read", driver.ErrRetry, o.namespace)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
@@ -135,7 +136,6 @@ func (s *store) failAll(calls []*call, how func(*call, error), err error) {
 // plan is an entry that answers calls.
 type plan struct {
 	e     *entry // nil if nothing is to be written
-	text  []byte
 	calls []*call
 	outs  []*kv.Outcome
 	from  point
@@ -168,8 +168,6 @@ again:
 	}
 	if len(v.txns) > 0 {
 		p.e = &entry{number: s.state.number + 1, prev: s.state.nonce, rev: s.state.rev, pace: s.pace.own, writer: s.writer, txns: v.txns}
-		_, _ = rand.Read(p.e.nonce[:]) // never fails
-		p.text = p.e.encode()
 	}
 	return p
 }
@@ -230,13 +228,19 @@ func requeue(calls, queue []*call, beats bool) (all []*call) {
 
 // create creates the object of a plan, and proves its place. It reports false if another process
 // created the object with this number.
+//
+// Each attempt has its own nonce. Otherwise, a copy of the object that arrives late, after the
+// number was deleted, could pass for the object.
 func (s *store) create(p *plan, lost int) (won bool, err error) {
 	name := s.logName(p.e.number)
+	tried := make([]nonce, 0, maxTries)
 	for try := 0; try < maxTries && s.life.Err() == nil && s.awaited(p); try++ {
 		if try > 0 {
 			wait(s.life, 100*time.Millisecond<<try)
 		}
-		cerr := s.objects.create(s.life, name, p.text)
+		_, _ = rand.Read(p.e.nonce[:]) // never fails
+		tried = append(tried, p.e.nonce)
+		cerr := s.objects.create(s.life, name, p.e.encode())
 		if cerr == nil {
 			return true, s.proveOwn(p)
 		}
@@ -255,7 +259,8 @@ func (s *store) create(p *plan, lost int) (won bool, err error) {
 		case found[0] == nil:
 			err = cerr
 			continue
-		case found[0].nonce == p.e.nonce:
+		case slices.Contains(tried, found[0].nonce):
+			p.e.nonce = found[0].nonce
 			return true, s.proveOwn(p)
 		}
 		for _, e := range found {
