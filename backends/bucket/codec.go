@@ -21,7 +21,7 @@ const (
 	maxEntry   = 4 << 20 // bytes of an entry of the log; a larger one would be uploaded in parts
 	maxKey     = 2 << 10
 	maxWriter  = 64
-	maxPace    = time.Second
+	maxPace    = 2 * time.Second
 	maxRecords = 256 << 20 // bytes of all keys and values of a namespace
 	// headerSize is the length of an entry's format, nonce and predecessor.
 	headerSize = len(entryFormat) + 2*len(nonce{})

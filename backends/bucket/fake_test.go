@@ -46,7 +46,10 @@ type course struct {
 func newCloud() *cloud { return &cloud{objects: make(map[string][]byte)} }
 
 // door returns a connection to the bucket.
-func (c *cloud) door() *blob.Bucket { return blob.NewBucket(&door{c}) }
+func (c *cloud) door() *blob.Bucket { return c.far(0) }
+
+// far returns a connection whose requests take the given time.
+func (c *cloud) far(latency time.Duration) *blob.Bucket { return blob.NewBucket(&door{c, latency}) }
 
 func (c *cloud) snapshot() map[string][]byte {
 	c.mu.Lock()
@@ -94,11 +97,18 @@ var (
 	errReset     = &codedError{"connection reset by peer", gcerrors.Unknown}
 )
 
-type door struct{ *cloud }
+type door struct {
+	*cloud
+	latency time.Duration // if positive, in place of the cloud's
+}
 
 // request runs one request. The server calls act.
 func (d *door) request(ctx context.Context, kind, name string, act func(torn bool) error) error {
-	c := course{before: d.latency / 2, after: d.latency / 2}
+	latency := d.latency
+	if latency == 0 {
+		latency = d.cloud.latency
+	}
+	c := course{before: latency / 2, after: latency / 2}
 	if d.fault != nil {
 		c = d.fault(kind, name)
 	}

@@ -208,6 +208,7 @@ func prepare(ctx context.Context, c config) (*store, error) {
 		return nil, err
 	}
 	s.state, s.proven = st, point{st.number, st.nonce}
+	s.looked = time.Now()
 	s.start()
 	return s, nil
 }
@@ -260,10 +261,12 @@ func (s *store) proof(ctx context.Context, second *blob.Bucket, name string) (er
 		}
 	}
 	clear(errs[:])
+	began := time.Now()
 	found, err := s.list(ctx, fmt.Sprintf("!probe/%s/", id))
 	if err != nil {
 		return fmt.Errorf("tenure: the bucket %s: probing: %w", name, err)
 	}
+	s.pace.own = min(time.Since(began), maxPace)
 	if len(found) != rounds {
 		return fmt.Errorf("tenure: the bucket %s: %w: a list has %d of %d objects that were just created", name, driver.ErrUnsupported,
 			len(found), rounds)

@@ -11,10 +11,16 @@ import (
 )
 
 // maxWindow is the number of objects that are read at the same time.
-const maxWindow = 8
+const maxWindow = 64
 
-// look reads the log to its end as of this call, or later. If thorough is false, the end is not
-// proven unless there is a new object, so look may miss that the log went on without this process.
+// widen returns how many objects to read after all of n were there.
+func widen(n int) int { return min(2*n, maxWindow) }
+
+// unproven is the number of new objects that a poll does not prove.
+const unproven = 64
+
+// look reads the log to its end as of this call, or later. If thorough is false, the end need not be
+// proven, so look may miss that the log went on without this process.
 func (s *store) look(ctx context.Context, thorough bool) error {
 	s.mu.Lock()
 	want := s.started + 1
@@ -33,19 +39,18 @@ func (s *store) look(ctx context.Context, thorough bool) error {
 	s.started++
 	n, from := s.started, s.proven
 	s.mu.Unlock()
-	next := func() int64 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.state.number + 1
-	}
-	if err := s.forward(ctx, next, s.apply); err != nil {
-		return ended(ctx, err)
+	ferr := s.forward(ctx, s.next, s.ahead(), s.apply)
+	if ferr != nil && !errors.Is(ferr, driver.ErrDamaged) {
+		return ended(ctx, ferr)
 	}
 	s.mu.Lock()
 	at := point{s.state.number, s.state.nonce}
 	s.mu.Unlock()
-	if at != from || thorough {
+	if thorough || ferr != nil || at.number >= from.number+unproven {
 		ok, err := s.holds(ctx, from)
+		if ok && ferr != nil {
+			return ferr
+		}
 		if err == nil && !ok {
 			err = s.restart(ctx, from)
 		}
@@ -73,6 +78,13 @@ func ended(ctx context.Context, err error) error {
 		return driver.Ended(ctx)
 	}
 	return err
+}
+
+// next returns the number of the next object.
+func (s *store) next() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.number + 1
 }
 
 // apply applies an entry unless it is known already.
@@ -114,10 +126,19 @@ func (o *objects) holds(ctx context.Context, at point) (bool, error) {
 	return len(numbers) < 2, err
 }
 
-// forward reads objects from next on, and applies them until there is none.
-func (o *objects) forward(ctx context.Context, next func() int64, apply func(*entry) error) error {
-	for round := 0; ; round++ {
-		found, err := o.fetch(ctx, next(), 1<<min(max(round-1, 0), 3))
+// ahead returns how many objects to read first: those of other processes that are expected, and the
+// missing one at the log's end.
+func (s *store) ahead() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return 1 + s.pace.expect(s.looked)
+}
+
+// forward reads objects from next on, at first n at the same time, and applies them until there is
+// none.
+func (o *objects) forward(ctx context.Context, next func() int64, n int, apply func(*entry) error) error {
+	for ; ; n = widen(n) {
+		found, err := o.fetch(ctx, next(), n)
 		if err != nil {
 			return err
 		}
@@ -132,10 +153,9 @@ func (o *objects) forward(ctx context.Context, next func() int64, apply func(*en
 	}
 }
 
-// fetch reads up to maxWindow objects at the same time. An entry of the result is nil if there is
-// no such object. An error concerns the first object; after a later error, the result is shorter.
-func (o *objects) fetch(ctx context.Context, from int64, window int) ([]*entry, error) {
-	found, errs := make([]*entry, min(window, maxWindow)), make([]error, min(window, maxWindow))
+// fetch reads objects at the same time. An entry of the result is nil if there is no such object. An error concerns the first object; after a later error, the result is shorter.
+func (o *objects) fetch(ctx context.Context, from int64, n int) ([]*entry, error) {
+	found, errs := make([]*entry, n), make([]error, n)
 	var all sync.WaitGroup
 	for i := range found {
 		all.Go(func() {
@@ -188,7 +208,7 @@ func (o *objects) load(ctx context.Context) (*state, error) {
 			return nil, err
 		}
 		from := point{st.number, st.nonce}
-		if err := o.forward(ctx, func() int64 { return st.number + 1 }, st.apply); err != nil {
+		if err := o.forward(ctx, func() int64 { return st.number + 1 }, 4, st.apply); err != nil {
 			return nil, err
 		}
 		var numbers []int64 // before it is known whether objects were deleted

@@ -181,6 +181,15 @@ func (s *store) answer(p *plan) {
 // commit writes an object. It reports false if another process wrote the object with this number.
 // In that case, the calls are queued again.
 func (s *store) commit(group []*call, lost int) bool {
+	if n := s.ahead(); lost == 0 && n > 1 {
+		// A read is cheaper than a create that fails. It reads once, as the log's end may move on
+		// faster than this process can read.
+		if found, err := s.fetch(s.life, s.next(), n); err == nil {
+			_, _ = s.applyAll(found) // create meets an error
+		}
+	} else if lost%8 == 7 {
+		_ = s.look(s.life, true) // so that the object known to be in the log is not deleted; create meets an error
+	}
 	p := s.plan(group)
 	if p.e == nil && len(p.calls) > 0 {
 		// A refusal counts only if the state has all that was acknowledged.
@@ -245,7 +254,8 @@ func (s *store) create(p *plan, lost int) (won bool, err error) {
 			return true, s.proveOwn(p)
 		}
 		// The reply may have been lost, or the store's client may have sent the request twice.
-		found, rerr := s.fetch(s.life, p.e.number, 1<<min(lost, 3))
+		n := 2 + 2*min(lost, 1)
+		found, rerr := s.fetch(s.life, p.e.number, n)
 		switch {
 		case rerr != nil:
 			err = rerr
@@ -263,10 +273,14 @@ func (s *store) create(p *plan, lost int) (won bool, err error) {
 			p.e.nonce = found[0].nonce
 			return true, s.proveOwn(p)
 		}
-		for _, e := range found {
-			if e == nil || s.apply(e) != nil { // the next attempt meets the error
-				break
+		for all := true; all && rerr == nil; n = widen(n) { // while this process is behind
+			if all, rerr = s.applyAll(found); all && rerr == nil {
+				found, rerr = s.fetch(s.life, s.next(), widen(n))
 			}
+		}
+		if rerr != nil {
+			_ = s.look(s.life, true) // it remembers an error that matters
+			return false, unknown(rerr)
 		}
 		return false, nil
 	}
@@ -277,6 +291,19 @@ func (s *store) create(p *plan, lost int) (won bool, err error) {
 		err = errors.New("the callers have left")
 	}
 	return false, unknown(err)
+}
+
+// applyAll applies objects up to the first that is missing, and reports whether none is.
+func (s *store) applyAll(found []*entry) (bool, error) {
+	for _, e := range found {
+		if e == nil {
+			return false, nil
+		}
+		if err := s.apply(e); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // unknown returns an error that does not satisfy driver.NotApplied.
@@ -331,7 +358,7 @@ func (s *store) succeed(p *plan, took time.Duration) {
 	if s.state.number >= p.e.number {
 		s.prove(point{p.e.number, p.e.nonce})
 	}
-	s.pace.wrote(took)
+	s.pace.done(took)
 	s.answer(p)
 	if p.e.number%s.every == 0 && s.state.number == s.proven.number {
 		s.save(s.state.checkpoint())
