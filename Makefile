@@ -21,7 +21,9 @@ PROGRAMS := ./cmd/tenure ./deploy/... ./internal/proof/certify ./internal/proof/
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 MUTATED = $(patsubst %/,./%,$(dir $(shell git grep -l mutate.Flag -- '*/mutants_test.go')))
 CUT = $(filter-out $(shell go list $(STORES) $(PROGRAMS) ./cmd/... ./internal/proof/...),$(addprefix github.com/tenure-go/tenure/,$(sort \
-	$(patsubst %/,%,$(dir $(shell git grep -lE 'share.Of|testing.Short' -- '*_test.go' ':!quorum'))))))
+	$(patsubst %/,%,$(dir $(shell git grep -lE 'share.Of|testing.Short' -- '*_test.go' $(MEMBERS:%=':!%')))))))
+MEMBERS := quorum backends/bucket
+MODULES := examples bench $(MEMBERS)
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 
 # The go command turns cgo off where it finds no C compiler. SQLite's own code, C turned into
@@ -49,8 +51,8 @@ fmt: ## Fail if a file is not as gofmt writes it
 	[ -z "$$bad" ] || { echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; }
 vet: ## go vet
 	go vet ./...
-modules: ## Vet the modules beside this one, which a change of a name breaks, and test quorum at its short size
-	cd examples && go vet ./... && cd ../bench && go vet ./... && cd ../tools/manifests && go vet ./... && cd ../../quorum && go vet ./... && $(GOTEST) -short -timeout=10m ./...
+modules: ## Vet the modules beside this one, which a change of a name breaks, and test those of the library at their short size
+	@for m in $(MODULES) tools/manifests; do (cd "$$m" && go vet ./...) || exit 1; done; for m in $(MEMBERS); do (cd "$$m" && $(GOTEST) -short -timeout=10m ./...) || exit 1; done
 arch: ## Rules of imports, state and tests; licences of dependencies; mutants name code that is there
 	$(GOTEST) -timeout=5m ./internal/proof/archtest
 servers: ## Install the servers that tests need, where that is possible
@@ -107,18 +109,16 @@ traces: ## Traces of 1,000 runs of the simulation and 200 of members are accepte
 demo-seeds: ## The demonstration with seeds 1 to 3; its tests have the control without the fence
 	go build -o .cache/bin/demo ./cmd/demo
 	@for s in 1 2 3; do timeout --kill-after=10s 5m .cache/bin/demo -seed "$$s" || exit 1; done
-modules-test: ## Tests of the modules beside this one: example applications, a quick bench-peers, members of a quorum, validators of manifests and OpenAPI
+modules-test: ## Tests of the modules beside this one: example applications, a quick bench-peers, members of a quorum, a bucket, validators of manifests and OpenAPI
 	$(say-race)
-	cd examples && $(GOTEST) $(RACE) -timeout=30m ./...
-	cd bench && $(GOTEST) -timeout=30m -parallel=8 ./... && cd ../quorum && $(GOTEST) -timeout=30m ./...
-	cd tools/manifests && $(GOTEST) -timeout=30m ./...
+	cd examples && $(GOTEST) $(RACE) -timeout=30m ./... && cd ../tools/manifests && $(GOTEST) -timeout=30m ./...
+	cd bench && $(GOTEST) -timeout=30m -parallel=8 ./... && cd .. && for m in $(MEMBERS); do (cd "$$m" && $(GOTEST) -timeout=30m ./...) || exit 1; done
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
 	.ci/fuzz $(FUZZTIME)
 vuln: ## Known vulnerabilities, where the database can be reached
 	.ci/vuln
 mod: ## Modules are as they were published, and tidy; the tools' are not, as tidy asks for the tests of what they use
-	@for m in . examples bench quorum tools/etcd tools/manifests; do echo "$$m"; (cd "$$m" && go mod verify) || exit 1; done
-	@for m in . examples bench quorum; do (cd "$$m" && go mod tidy -diff) || exit 1; done
+	@for m in . $(MODULES) tools/etcd tools/manifests; do echo "$$m"; (cd "$$m" && go mod verify) || exit 1; done; for m in . $(MODULES); do (cd "$$m" && go mod tidy -diff) || exit 1; done
 cross: ## Compile the library for other platforms; test files are for Unix
 	@for p in $(PLATFORMS); do echo "$$p"; export GOOS="$${p%/*}" GOARCH="$${p#*/}" CGO_ENABLED=0; \
 		libs=$$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(cmd|internal)/'); \

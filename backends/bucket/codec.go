@@ -22,7 +22,7 @@ const (
 	maxKey     = 2 << 10
 	maxWriter  = 64
 	maxPace    = 2 * time.Second
-	maxRecords = 256 << 20 // bytes of all keys and values of a namespace
+	maxRecords = 256 << 20 // size of all records of a namespace
 	// headerSize is the length of an entry's format, nonce and predecessor.
 	headerSize = len(entryFormat) + 2*len(nonce{})
 
@@ -74,8 +74,9 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// opSize is at least the encoded length of an operation.
-func opSize(op kv.Op) int { return len(op.Key) + len(op.Value) + 2*binary.MaxVarintLen32 }
+// size returns the length that a record or an operation counts for, which is more than its encoded
+// length. It includes the memory of a small one.
+func size(key string, value []byte) int { return len(key) + len(value) + 64 }
 
 // decodeEntry decodes the object with the given number of a namespace.
 func decodeEntry(text []byte, number int64, namespace string) (*entry, error) {
@@ -89,9 +90,14 @@ func decodeEntry(text []byte, number int64, namespace string) (*entry, error) {
 	e.writer = string(d.bytes(maxWriter))
 	if n := d.count(); n > 0 {
 		e.txns = make([][]kv.Op, 0, min(n, 1024))
+		room := maxEntry
 		for range n {
-			ops := make([]kv.Op, 0, 4)
-			for range d.count() {
+			k := d.count()
+			if k == 0 {
+				d.fail("a transaction has no operation")
+			}
+			ops := make([]kv.Op, 0, min(k, 16))
+			for range k {
 				op := kv.Op{Key: d.key()}
 				switch d.byte() {
 				case 0:
@@ -100,6 +106,12 @@ func decodeEntry(text []byte, number int64, namespace string) (*entry, error) {
 					op.Value = d.bytes(maxEntry)
 				default:
 					d.fail("an operation is neither a put nor a delete")
+				}
+				if room -= size(op.Key, op.Value); room < 0 {
+					d.fail("it has too many operations")
+				}
+				if d.err != nil {
+					break
 				}
 				ops = append(ops, op)
 			}
@@ -126,8 +138,8 @@ type decoder struct {
 	err       error
 }
 
-func newDecoder(r io.Reader, size int, namespace string) *decoder {
-	d := &decoder{r: bufio.NewReader(r), hash: sha256.New(), left: size - sha256.Size, namespace: namespace}
+func newDecoder(r io.Reader, length int, namespace string) *decoder {
+	d := &decoder{r: bufio.NewReader(r), hash: sha256.New(), left: length - sha256.Size, namespace: namespace}
 	if d.left < 0 {
 		d.fail("it is too short")
 	}
@@ -268,8 +280,8 @@ type checkpoint struct {
 	pairs     []kv.Pair // in the order of their keys
 }
 
-func decodeCheckpoint(r io.Reader, size int, number int64, namespace string) (*checkpoint, error) {
-	d := newDecoder(r, size, namespace)
+func decodeCheckpoint(r io.Reader, length int, number int64, namespace string, most int) (*checkpoint, error) {
+	d := newDecoder(r, length, namespace)
 	c := &checkpoint{}
 	d.format(checkpointFormat)
 	d.full(c.id[:])
@@ -286,7 +298,7 @@ func decodeCheckpoint(r io.Reader, size int, number int64, namespace string) (*c
 		if k := len(c.pairs); k > 0 && c.pairs[k-1].Key >= p.Key || p.Rev <= 0 || p.Rev > c.rev {
 			d.fail("its records are out of order, or have impossible revisions")
 		}
-		if total += len(p.Key) + len(p.Value); total > maxRecords+reserve {
+		if total += size(p.Key, p.Value); total > most {
 			d.fail("its records are too large")
 		}
 		c.pairs = append(c.pairs, p)

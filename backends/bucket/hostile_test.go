@@ -49,7 +49,7 @@ func TestCodec(t *testing.T) {
 	if err != nil || fmt.Sprint(*got) != fmt.Sprint(*want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	c, err := decodeCheckpoint(bytes.NewReader(exampleCheckpoint()), len(exampleCheckpoint()), 7, "app")
+	c, err := decodeCheckpoint(bytes.NewReader(exampleCheckpoint()), len(exampleCheckpoint()), 7, "app", 1<<20)
 	if err != nil || len(c.pairs) != 2 || string(c.pairs[1].Value) != "2" || c.rev != 9 {
 		t.Errorf("got %+v, %v", c, err)
 	}
@@ -67,7 +67,7 @@ func TestHostileBytes(t *testing.T) {
 	decode := map[string]func([]byte) error{
 		string(example().encode()): func(b []byte) error { _, err := decodeEntry(b, 7, "app"); return err },
 		string(exampleCheckpoint()): func(b []byte) error {
-			_, err := decodeCheckpoint(bytes.NewReader(b), len(b), 7, "app")
+			_, err := decodeCheckpoint(bytes.NewReader(b), len(b), 7, "app", 1<<20)
 			return err
 		},
 	}

@@ -220,7 +220,7 @@ func (o *objects) readCheckpoint(ctx context.Context, n int64) (_ *checkpoint, e
 	if r.Size() > 2*maxRecords {
 		return nil, fmt.Errorf("tenure: %s: %w: it has %d bytes", name, driver.ErrDamaged, r.Size())
 	}
-	c, err := decodeCheckpoint(r, int(r.Size()), n, o.namespace)
+	c, err := decodeCheckpoint(r, int(r.Size()), n, o.namespace, maxRecords+reserve)
 	if err != nil {
 		return nil, failed(name, err)
 	}

@@ -27,7 +27,7 @@ type state struct {
 	rev     kv.Rev
 	records map[string]kv.Pair
 	keys    []string // sorted
-	bytes   int      // of keys and values
+	bytes   int      // size of all records
 	history []kv.Change
 	kept    int    // bytes of the history
 	floor   kv.Rev // changes up to this revision are not in the history
@@ -40,7 +40,7 @@ func (c *checkpoint) state() *state {
 		records: make(map[string]kv.Pair, len(c.pairs)), keys: make([]string, len(c.pairs))}
 	for i, p := range c.pairs {
 		s.keys[i], s.records[p.Key] = p.Key, p
-		s.bytes += len(p.Key) + len(p.Value)
+		s.bytes += size(p.Key, p.Value)
 	}
 	return s
 }
@@ -94,7 +94,7 @@ func (s *state) put(op kv.Op) {
 	c := kv.Change{Key: op.Key, Value: op.Value, Rev: s.rev, Deleted: op.Delete}
 	if had {
 		c.Key = old.Key
-		s.bytes -= len(old.Key) + len(old.Value)
+		s.bytes -= size(old.Key, old.Value)
 	}
 	at, _ := slices.BinarySearch(s.keys, op.Key)
 	switch {
@@ -103,7 +103,7 @@ func (s *state) put(op kv.Op) {
 		s.keys = slices.Delete(s.keys, at, at+1)
 	default:
 		s.records[c.Key] = kv.Pair{Key: c.Key, Value: op.Value, Rev: s.rev}
-		s.bytes += len(c.Key) + len(op.Value)
+		s.bytes += size(c.Key, op.Value)
 		if !had {
 			s.keys = slices.Insert(s.keys, at, c.Key)
 		}
@@ -162,7 +162,6 @@ type view struct {
 	*state
 	over map[string]kv.Pair // Rev 0: deleted
 	txns [][]kv.Op
-	size int // of txns, at most
 	grow int // by how many bytes the records grow
 }
 
@@ -244,16 +243,15 @@ func (v *view) write(ops []kv.Op, rev kv.Rev) {
 		own[i] = kv.Op{Key: op.Key, Delete: op.Delete}
 		old := v.read(op.Key)
 		if old.Rev != 0 {
-			v.grow -= len(old.Key) + len(old.Value)
+			v.grow -= size(old.Key, old.Value)
 		}
 		p := kv.Pair{Key: op.Key}
 		if !op.Delete {
 			own[i].Value = bytes.Clone(op.Value)
 			p.Value, p.Rev = own[i].Value, rev
-			v.grow += len(op.Key) + len(op.Value)
+			v.grow += size(op.Key, op.Value)
 		}
 		v.over[op.Key] = p
-		v.size += opSize(own[i])
 	}
 	v.txns = append(v.txns, own)
 }

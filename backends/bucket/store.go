@@ -103,7 +103,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	c := &call{batch: b, done: make(chan answer, 1)}
 	for _, t := range b.Txns {
 		for _, op := range t.Ops {
-			c.size += opSize(op)
+			c.size += size(op.Key, op.Value)
 		}
 	}
 	if c.size > maxGroup {

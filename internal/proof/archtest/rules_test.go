@@ -118,6 +118,8 @@ var rows = []row{
 		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/goexit", "internal/route",
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
+	// A module of its own, as the clouds' clients have many dependencies.
+	{pkg: "backends/bucket", allow: []string{"core/driver", "backends/kv", "internal/kvkeys", "gocloud.dev/blob/...", "gocloud.dev/gcerrors"}},
 	{pkg: "backends/redis", allow: []string{
 		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/examine", "internal/kvkeys",
 	}},
@@ -396,7 +398,9 @@ type layout struct {
 }
 
 var places = layout{
-	pure:    []string{"internal/fsm"},
-	silent:  []string{"core/driver", "internal/fsm", "internal/changelog", "internal/route", "backends/..."},
+	pure: []string{"internal/fsm"},
+	silent: []string{"core/driver", "internal/fsm", "internal/changelog", "internal/route", "backends/consul", "backends/etcd", "backends/kv",
+		"backends/memory", "backends/redis", "backends/sql/...", "backends/zookeeper"}, // a bucket's checkpoints fail in the background
+
 	program: []string{"bench/...", "cmd/...", "examples/...", "tools/..."},
 }
