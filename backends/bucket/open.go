@@ -27,7 +27,7 @@ type Options struct {
 	// processes need the same prefix.
 	Prefix string `json:"prefix" yaml:"prefix"`
 
-	// Create lets Open begin the namespace's log if there is none. Without Create, a missing log is
+	// Create lets Open begin the log of a new namespace. Without Create, a missing log is
 	// an error, because the bucket may have been emptied (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
@@ -99,14 +99,15 @@ func Open(ctx context.Context, bucketURL, namespace string, o *Options) (*kv.Bac
 	var opened [2]*blob.Bucket // two connections for the proof
 	for i := range opened {
 		if opened[i], err = blob.OpenBucket(ctx, bucketURL); err != nil {
-			err = fmt.Errorf("tenure: cannot open the bucket %s: %w: %w", shown(bucketURL), driver.ErrInvalid, failed("blob", err))
+			err = fmt.Errorf("tenure: cannot open the bucket %s: %w: %w", shown(bucketURL), driver.ErrInvalid,
+				failed("blob", err))
 			break
 		}
 	}
 	var b *kv.Backend
 	if err == nil {
-		b, err = open(ctx, config{Options: opts, bucket: opened[0], second: opened[1], name: shown(bucketURL), namespace: namespace,
-			close: opened[0].Close})
+		b, err = open(ctx, config{Options: opts, bucket: opened[0], second: opened[1], name: shown(bucketURL),
+			namespace: namespace, close: opened[0].Close})
 	}
 	if opened[1] != nil {
 		err = errors.Join(err, opened[1].Close())
@@ -139,7 +140,12 @@ func OpenBucket(ctx context.Context, b *blob.Bucket, namespace string, o *Option
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, config{Options: opts, bucket: b, second: b, name: "of the caller", namespace: namespace, close: stays})
+	return open(ctx, own(opts, b, namespace))
+}
+
+// own returns what open needs for the caller's own bucket.
+func own(o Options, b *blob.Bucket, namespace string) config {
+	return config{Options: o, bucket: b, second: b, name: "of the caller", namespace: namespace, close: stays}
 }
 
 func stays() error { return nil }
@@ -164,9 +170,11 @@ func open(ctx context.Context, c config) (*kv.Backend, error) {
 
 // finish opens the namespace of s through a store, which is s or a decorator.
 func finish(ctx context.Context, s *store, through kv.Store, c config) (*kv.Backend, error) {
-	b, err := kv.Open(ctx, through, kv.Options{Backend: backendName, Namespace: c.namespace, Create: c.Create, Limits: driver.Limits{
-		BatchItems: 256, CommitCalls: 64, WriteOps: 1024, WriteBytes: 1 << 20, PollPeriod: c.Poll, MinTTL: c.MinTTL,
-	}})
+	b, err := kv.Open(ctx, through, kv.Options{
+		Backend: backendName, Namespace: c.namespace, Create: c.Create, Limits: driver.Limits{
+			BatchItems: 256, CommitCalls: 64, WriteOps: 1024, WriteBytes: 1 << 20, PollPeriod: c.Poll, MinTTL: c.MinTTL,
+		},
+	})
 	if err != nil {
 		s.close = stays
 		return nil, errors.Join(err, through.Close())
@@ -178,14 +186,15 @@ func finish(ctx context.Context, s *store, through kv.Store, c config) (*kv.Back
 // to the log.
 func prepare(ctx context.Context, c config) (*store, error) {
 	if c.bucket == nil {
-		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: OpenBucket needs a bucket", c.namespace, driver.ErrInvalid)
+		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: OpenBucket needs a bucket", c.namespace,
+			driver.ErrInvalid)
 	}
 	if _, err := kvkeys.New(c.namespace); err != nil {
 		return nil, err
 	}
 	if isFolder(c.bucket) {
-		return nil, fmt.Errorf("tenure: the bucket %s: %w: it is a folder, whose conditions hold in one process only: use SQLite", c.name,
-			driver.ErrUnsupported)
+		return nil, fmt.Errorf("tenure: the bucket %s: %w: it is a folder, whose conditions hold in one process only: "+
+			"use SQLite", c.name, driver.ErrUnsupported)
 	}
 	s := &store{
 		objects: objects{bucket: c.bucket, prefix: c.Prefix + c.namespace + "/", namespace: c.namespace},
@@ -245,8 +254,8 @@ func (s *store) proof(ctx context.Context, second *blob.Bucket, name string) (er
 	for i := range rounds {
 		a, b := errs[2*i], errs[2*i+1]
 		if a == nil && b == nil {
-			return fmt.Errorf("tenure: the bucket %s: %w: it ignores the condition that an object must not exist: of two creates of one "+
-				"name, both succeeded", name, driver.ErrUnsupported)
+			return fmt.Errorf("tenure: the bucket %s: %w: it ignores the condition that an object must not exist: "+
+				"of two creates of one name, both succeeded", name, driver.ErrUnsupported)
 		}
 		for _, e := range []error{a, b} {
 			if gcerrors.Code(e) == gcerrors.Unimplemented {
@@ -257,7 +266,8 @@ func (s *store) proof(ctx context.Context, second *blob.Bucket, name string) (er
 			}
 		}
 		if a != nil && b != nil {
-			return fmt.Errorf("tenure: the bucket %s: %w: of two creates of one name, none succeeded", name, driver.ErrUnsupported)
+			return fmt.Errorf("tenure: the bucket %s: %w: of two creates of one name, none succeeded", name,
+				driver.ErrUnsupported)
 		}
 	}
 	clear(errs[:])
@@ -268,8 +278,8 @@ func (s *store) proof(ctx context.Context, second *blob.Bucket, name string) (er
 	}
 	s.pace.own = min(time.Since(began), maxPace)
 	if len(found) != rounds {
-		return fmt.Errorf("tenure: the bucket %s: %w: a list has %d of %d objects that were just created", name, driver.ErrUnsupported,
-			len(found), rounds)
+		return fmt.Errorf("tenure: the bucket %s: %w: a list has %d of %d objects that were just created", name,
+			driver.ErrUnsupported, len(found), rounds)
 	}
 	return nil
 }
@@ -283,7 +293,7 @@ func RaiseFloor(ctx context.Context, b *blob.Bucket, namespace string, above dri
 		return err
 	}
 	opts.Create = false
-	s, err := prepare(ctx, config{Options: opts, bucket: b, second: b, name: "of the caller", namespace: namespace, close: stays})
+	s, err := prepare(ctx, own(opts, b, namespace))
 	if err != nil {
 		return err
 	}

@@ -153,7 +153,8 @@ func (o *objects) forward(ctx context.Context, next func() int64, n int, apply f
 	}
 }
 
-// fetch reads objects at the same time. An entry of the result is nil if there is no such object. An error concerns the first object; after a later error, the result is shorter.
+// fetch reads n objects at the same time. An entry of the result is nil if there is no such object.
+// An error concerns the first object; after a later error, the result is shorter.
 func (o *objects) fetch(ctx context.Context, from int64, n int) ([]*entry, error) {
 	found, errs := make([]*entry, n), make([]error, n)
 	var all sync.WaitGroup
@@ -188,8 +189,8 @@ func (s *store) restart(ctx context.Context, from point) error {
 	case err != nil:
 		s.broken = err
 	case fresh.number < from.number:
-		s.broken = fmt.Errorf("tenure: %w: the log ends at object %d after object %d was read: the bucket was emptied or restored",
-			driver.ErrStoreChanged, fresh.number, from.number)
+		s.broken = fmt.Errorf("tenure: %w: the log ends at object %d after object %d was read: the bucket was "+
+			"emptied or restored", driver.ErrStoreChanged, fresh.number, from.number)
 	case from.number > 0 && fresh.id != s.state.id:
 		s.broken = fmt.Errorf("tenure: %w: the bucket has another log: it was emptied", driver.ErrStoreChanged)
 	default:

@@ -231,8 +231,8 @@ func (v *view) run(b *kv.Batch) (*kv.Outcome, error) {
 		most += reserve / 2
 	}
 	if v.grow > before && v.bytes+v.grow > most {
-		return nil, fmt.Errorf("tenure: %w: the namespace would have more than %d MiB: trim logs or delete items", driver.ErrTooLarge,
-			maxRecords>>20)
+		return nil, fmt.Errorf("tenure: %w: the namespace would have more than %d MiB: trim logs or delete items",
+			driver.ErrTooLarge, maxRecords>>20)
 	}
 	return out, nil
 }

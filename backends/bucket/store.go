@@ -107,7 +107,8 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		}
 	}
 	if c.size > maxGroup {
-		return nil, fmt.Errorf("tenure: %w: %d bytes in one call; an object has at most %d", driver.ErrTooLarge, c.size, maxGroup)
+		return nil, fmt.Errorf("tenure: %w: %d bytes in one call; an object has at most %d", driver.ErrTooLarge, c.size,
+			maxGroup)
 	}
 	_, done, err := s.scoped(ctx)
 	if err != nil {

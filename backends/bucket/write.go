@@ -167,7 +167,8 @@ again:
 		p.calls, p.outs = append(p.calls, c), append(p.outs, out)
 	}
 	if len(v.txns) > 0 {
-		p.e = &entry{number: s.state.number + 1, prev: s.state.nonce, rev: s.state.rev, pace: s.pace.own, writer: s.writer, txns: v.txns}
+		p.e = &entry{number: s.state.number + 1, prev: s.state.nonce, rev: s.state.rev, pace: s.pace.own,
+			writer: s.writer, txns: v.txns}
 	}
 	return p
 }
