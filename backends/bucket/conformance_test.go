@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"gocloud.dev/blob/fileblob"
+
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
@@ -198,8 +200,22 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: a refused open left %v", c.name, names)
 		}
 	}
+	folder, err := fileblob.OpenBucket(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	if _, err := OpenBucket(t.Context(), folder, "app", nil); !errors.Is(err, driver.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "use SQLite") {
+		t.Errorf("a folder answers %v", err)
+	}
+	for _, o := range []Options{{Poll: time.Millisecond}, {MinTTL: time.Second}, {Prefix: "/a"}, {Prefix: "a b"}} {
+		if _, err := OpenBucket(t.Context(), folder, "app", &o); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("the options %+v answer %v", o, err)
+		}
+	}
 	empty := newCloud()
-	_, err := open(t.Context(), testConfig(empty, "app", false))
+	_, err = open(t.Context(), testConfig(empty, "app", false))
 	if _, ok := errors.AsType[*driver.MissingError](err); !ok || len(empty.names("")) > 0 {
 		t.Errorf("without Create an empty bucket answers %v, and has %v", err, empty.names(""))
 	}
