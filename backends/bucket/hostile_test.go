@@ -172,6 +172,32 @@ func TestStoreChanged(t *testing.T) {
 	}
 }
 
+// TestLargeObjects: a process replays many objects that are larger than those it reads ahead.
+func TestLargeObjects(t *testing.T) {
+	t.Parallel()
+	fake, s := filled(t, 3, nil)
+	defer closeAll(t, s)
+	const large = 20
+	for i := range large {
+		_, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{
+			{Key: "app/large", Value: bytes.Repeat([]byte{byte(i)}, 2*ahead)},
+		}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	more(t, s, 3)
+	other, err := prepare(t.Context(), testConfig(fake, "app", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(t, other)
+	page, err := other.Get(t.Context(), "app/large")
+	if err != nil || page.Rev != 3+large+3 || len(page.Pairs[0].Value) != 2*ahead || page.Pairs[0].Value[0] != large-1 {
+		t.Errorf("another process reads up to revision %d, %d bytes: %v", page.Rev, len(page.Pairs[0].Value), err)
+	}
+}
+
 // TestDeletedBeginning: if the log's first objects are gone, Create begins no second log.
 func TestDeletedBeginning(t *testing.T) {
 	t.Parallel()

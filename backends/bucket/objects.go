@@ -140,9 +140,10 @@ func closed(c io.Closer, name string, err error) error {
 	return err
 }
 
-func (o *objects) entry(ctx context.Context, n int64) (*entry, error) {
+// entry returns the object with a number, which may have at most most bytes.
+func (o *objects) entry(ctx context.Context, n int64, most int) (*entry, error) {
 	name := o.logName(n)
-	text, err := o.read(ctx, name, 0, maxEntry)
+	text, err := o.read(ctx, name, 0, most)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxWindow is the number of objects that are read at the same time.
-const maxWindow = 64
+const (
+	maxWindow = 64 // objects that are read at the same time
+	// ahead is the largest object, in bytes, that is read together with those before it.
+	ahead = 256 << 10
+)
 
 // widen returns how many objects to read after all of n were there.
 func widen(n int) int { return min(2*n, maxWindow) }
@@ -159,8 +162,12 @@ func (o *objects) fetch(ctx context.Context, from int64, n int) ([]*entry, error
 	found, errs := make([]*entry, n), make([]error, n)
 	var all sync.WaitGroup
 	for i := range found {
+		most := maxEntry
+		if i > 0 {
+			most = ahead
+		}
 		all.Go(func() {
-			if found[i], errs[i] = o.entry(ctx, from+int64(i)); errors.Is(errs[i], errMissing) {
+			if found[i], errs[i] = o.entry(ctx, from+int64(i), most); errors.Is(errs[i], errMissing) {
 				found[i], errs[i] = nil, nil
 			}
 		})
