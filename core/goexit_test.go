@@ -68,22 +68,28 @@ func TestHandlerGoexitIsTakenOver(t *testing.T) {
 	})
 }
 
-// If Options.Eligible ends its goroutine, that counts as an answer, and Eligible is called again.
+// If Options.Eligible or Options.Trouble ends its goroutine, that counts as an answer, and the
+// function is called again.
 func TestEligibleGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
-		var asked atomic.Int32
-		a := w.member("a", func(o *Options) {
-			o.Eligible = func(context.Context) error {
+		function := func() func(context.Context) error {
+			var asked atomic.Int32
+			return func(context.Context) error {
 				if asked.Add(1) < 5 {
 					runtime.Goexit()
 				}
 				return nil
 			}
-		})
+		}
+		a := w.member("a", func(o *Options) { o.Eligible, o.Trouble = function(), function() })
 		var h leases
 		w.must(a.Contend(h.hold, "s"))
-		w.eventually("the reason is known", func() bool { return strings.Contains(a.View().Ineligible, "runtime.Goexit") })
+		w.eventually("the reasons are known", func() bool {
+			v := a.View()
+			return strings.Contains(v.Ineligible, "runtime.Goexit") && strings.Contains(v.Trouble, "runtime.Goexit")
+		})
 		h.await(w, 1)
+		w.eventually("the trouble ends", func() bool { return a.View().Trouble == "" })
 	})
 }
 

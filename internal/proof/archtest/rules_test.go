@@ -332,6 +332,7 @@ var callbacks = map[string]string{
 	"core Hooks.OnCall":     "goexit: the next event",
 	"core Hooks.CallStart":  "goexit: the call goes on",
 	"core Options.Eligible": "goexit: not eligible",
+	"core Options.Trouble":  "goexit: trouble",
 
 	"effect Func":            "in the goroutine of Do, and in doubt (effect.Ledger.carry)",
 	"effect Options.Resolve": "goexit: asked again",

@@ -97,7 +97,7 @@ func notRun() map[string]string {
 		"go test -race ./backe":  "the same",
 		"go test ./cmd/tenure":   "the same",
 		"go test ./internal/fsm": "make simulation runs it; TestCommandsExist compares names and flags",
-		"go test ./deploy/":      "the step unit runs it",
+		"quorum members":         "there is no cluster; TestCommand of quorum/cmd/quorum runs it",
 		"tenure effect resolve":  "no effect is in doubt; TestEffects of cmd/tenure runs it",
 	}
 }

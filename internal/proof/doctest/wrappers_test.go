@@ -404,7 +404,6 @@ func wrappers() []wrapper {
 	var reports int
 	must(conn.QueryRow(ctx, "SELECT count(*) FROM reports").Scan(&reports))
 	check(reports == 1, "the former lease's report is there")`)},
-		{page: "docs/comparison.md", has: "core.RunSingleton(", text: movedWrapper},
 		{page: "docs/comparison.md", has: "concurrency.NewElection(", text: before(`	"go.etcd.io/etcd/client/v3/concurrency"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"errors"
@@ -489,41 +488,6 @@ func main() {
 	defer locks.Close()
 	must(once(ctx, locks))
 	must(once(ctx, locks))
-}
-`
-
-const movedWrapper = `package main
-
-import (
-	"context"
-
-	"github.com/tenure-go/tenure/backends/sql/sqlite"
-	"github.com/tenure-go/tenure/core"
-)
-` + must + `
-func main() {
-	ctx := context.Background()
-	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
-	must(err)
-	defer backend.Close()
-	reports := 0
-	ctx, stop := context.WithCancelCause(ctx)
-	next := func(context.Context) ([]byte, error) {
-		if reports++; reports == 3 {
-			stop(context.Canceled)
-		}
-		return []byte("a report"), nil
-	}
-	{
-` + marker + `
-		check(reports == 3 && err != nil, "the leader did not stop with its context")
-	}
-	page, err := backend.ReadLog(context.Background(), "reports", 0, 10)
-	must(err)
-	check(len(page.Entries) == 3, "not every report is in the log")
-	item, err := backend.Get(context.Background(), "reports", "latest")
-	must(err)
-	check(item != nil && string(item.Value) == "a report", "the latest report is not there")
 }
 `
 
