@@ -216,7 +216,7 @@ func prepare(ctx context.Context, c config) (*store, error) {
 	if err := s.proof(ctx, c.second, c.name); err != nil {
 		return nil, err
 	}
-	s.state, s.proven = st, point{st.number, st.nonce}
+	s.state, s.proven = st, st.point()
 	s.looked = time.Now()
 	s.start()
 	return s, nil

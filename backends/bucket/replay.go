@@ -19,11 +19,8 @@ const (
 // widen returns how many objects to read after all of n were there.
 func widen(n int) int { return min(2*n, maxWindow) }
 
-// unproven is the number of new objects that a poll does not prove.
-const unproven = 64
-
-// look reads the log to its end as of this call, or later. If thorough is false, the end need not be
-// proven, so look may miss that the log went on without this process.
+// look reads the log to its end as of this call, or later. If thorough is false and there is no new
+// object, look may miss that the log went on without this process.
 func (s *store) look(ctx context.Context, thorough bool) error {
 	s.mu.Lock()
 	want := s.started + 1
@@ -47,9 +44,9 @@ func (s *store) look(ctx context.Context, thorough bool) error {
 		return ended(ctx, ferr)
 	}
 	s.mu.Lock()
-	at := point{s.state.number, s.state.nonce}
+	at := s.state.point()
 	s.mu.Unlock()
-	if thorough || ferr != nil || at.number >= from.number+unproven {
+	if thorough || ferr != nil || at != from {
 		ok, err := s.holds(ctx, from)
 		if ok && ferr != nil {
 			return ferr
@@ -111,6 +108,7 @@ func (s *store) apply(e *entry) error {
 func (s *store) prove(at point) {
 	if at.number > s.proven.number {
 		s.proven = at
+		s.notify()
 	}
 	s.looked = time.Now()
 }
@@ -201,7 +199,7 @@ func (s *store) restart(ctx context.Context, from point) error {
 	case from.number > 0 && fresh.id != s.state.id:
 		s.broken = fmt.Errorf("tenure: %w: the bucket has another log: it was emptied", driver.ErrStoreChanged)
 	default:
-		s.state, s.proven = fresh, point{fresh.number, fresh.nonce}
+		s.state, s.proven = fresh, fresh.point()
 		s.gen++
 	}
 	s.notify()
@@ -215,7 +213,7 @@ func (o *objects) load(ctx context.Context) (*state, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := point{st.number, st.nonce}
+		from := st.point()
 		if err := o.forward(ctx, func() int64 { return st.number + 1 }, 4, st.apply); err != nil {
 			return nil, err
 		}

@@ -26,6 +26,7 @@ type sim struct {
 
 	acked   map[string][]string // by key: the marks of acknowledged writes
 	refused []string            // marks of writes that certainly were not applied
+	shown   map[string][]string // by key: the values that watches delivered
 	wrong   []string
 	unknown int
 }
@@ -89,10 +90,12 @@ func (s *sim) open(blind bool) (*store, error) {
 // process appends marks to keys, each append conditional on the revision that it read.
 func (s *sim) process(id, steps int, blind bool) {
 	var own *store
+	var watches sync.WaitGroup
 	defer func() {
 		if own != nil {
 			_ = own.Close()
 		}
+		watches.Wait()
 	}()
 	for step := range steps {
 		s.mu.Lock()
@@ -115,6 +118,8 @@ func (s *sim) process(id, steps int, blind bool) {
 				}
 				continue
 			}
+			opened := own
+			watches.Go(func() { s.watch(opened) })
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		mark := fmt.Sprintf("%d.%d", id, step)
@@ -124,6 +129,24 @@ func (s *sim) process(id, steps int, blind bool) {
 			s.append(ctx, own, key, mark)
 		}
 		cancel()
+	}
+}
+
+// watch records what a process's watches deliver, until the process closes.
+func (s *sim) watch(own *store) {
+	for own.life.Err() == nil {
+		page, err := own.Range(context.Background(), kv.Range{Prefix: simNamespace + "/", Limit: 1, KeysOnly: true})
+		if err == nil {
+			_ = own.Watch(context.Background(), []string{simNamespace + "/"}, page.Rev, func(_ kv.Rev, changes []kv.Change) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for _, c := range changes {
+					s.shown[c.Key] = append(s.shown[c.Key], string(c.Value))
+				}
+				return nil
+			})
+		}
+		wait(own.life, time.Second)
 	}
 }
 
@@ -238,6 +261,13 @@ func (s *sim) judge(page *kv.Page) {
 		p.Key = key
 		s.has("the end", p, marks)
 	}
+	for key, values := range s.shown { // each value is the one before and a mark
+		for _, v := range values {
+			if !strings.HasPrefix(string(found[key].Value), v) {
+				s.wrongf("a watch delivered %q of %s, which is %q at the end", v, key, found[key].Value)
+			}
+		}
+	}
 	for _, m := range s.refused {
 		if count(all, m) > 0 {
 			s.wrongf("the write %s is there, and was reported as not applied", m)
@@ -246,11 +276,12 @@ func (s *sim) judge(page *kv.Page) {
 }
 
 func newSim(seed uint64) *sim {
-	return &sim{cloud: newCloud(), rng: rand.New(rand.NewPCG(seed, 1)), acked: make(map[string][]string)}
+	return &sim{cloud: newCloud(), rng: rand.New(rand.NewPCG(seed, 1)), acked: make(map[string][]string),
+		shown: make(map[string][]string)}
 }
 
-// TestSimulation: no acknowledged write is lost or applied twice, and no other is reported as not
-// applied, under lost and late requests, throttling, torn checkpoints, and processes that are
+// TestSimulation: no acknowledged write is lost or applied twice, no other is reported as not applied,
+// and watches deliver only what stays, under lost and late requests, throttling, torn checkpoints, and processes that are
 // stopped in the middle of a request.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
@@ -258,7 +289,7 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		seeds = 20
 	}
-	acked, unknown, collected := 0, 0, 0
+	acked, unknown, collected, shown := 0, 0, 0, 0
 	for seed := range uint64(seeds) {
 		s := newSim(seed)
 		s.run(t, false)
@@ -270,13 +301,17 @@ func TestSimulation(t *testing.T) {
 		for _, marks := range s.acked {
 			acked += len(marks)
 		}
+		for _, values := range s.shown {
+			shown += len(values)
+		}
 		unknown += s.unknown
 		if len(s.cloud.names(fmt.Sprintf("!log/%020d", 1))) == 0 {
 			collected++
 		}
 	}
-	t.Logf("%d seeds: %d writes acknowledged, %d unknown; %d logs were collected", seeds, acked, unknown, collected)
-	if acked < 50*seeds || collected < seeds/2 {
+	t.Logf("%d seeds: %d writes acknowledged, %d unknown, %d changes delivered; %d logs were collected", seeds, acked, unknown,
+		shown, collected)
+	if acked < 50*seeds || shown < acked || collected < seeds/2 {
 		t.Errorf("of %d seeds only %d writes were acknowledged, and %d logs collected: the simulation shows nothing", seeds, acked, collected)
 	}
 }

@@ -125,14 +125,20 @@ func (s *state) forget() {
 	s.history = slices.Delete(s.history, 0, n)
 }
 
-// since returns the changes after a revision to keys with one of the prefixes.
-func (s *state) since(after kv.Rev, prefixes []string) ([]kv.Change, error) {
+// point returns the last object.
+func (s *state) point() point { return point{s.number, s.nonce, s.rev} }
+
+// since returns the changes after a revision, up to another one, to keys with one of the prefixes.
+func (s *state) since(after, last kv.Rev, prefixes []string) ([]kv.Change, error) {
 	if after < s.floor || after > s.rev {
 		return nil, kv.ErrCompacted
 	}
 	first, _ := slices.BinarySearchFunc(s.history, after+1, func(c kv.Change, rev kv.Rev) int { return int(c.Rev - rev) })
 	var found []kv.Change
 	for _, c := range s.history[first:] {
+		if c.Rev > last {
+			break
+		}
 		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(c.Key, p) }) {
 			found = append(found, c)
 		}

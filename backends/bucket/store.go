@@ -15,10 +15,11 @@ import (
 // errClosed does not satisfy driver.NotApplied, because a pending call may have been applied.
 var errClosed = errors.New("tenure: the store was closed")
 
-// point is an object of the log. Its number is 0 before the first one.
+// point is an object of the log, and the revision after it. Its number is 0 before the first one.
 type point struct {
 	number int64
 	nonce  nonce
+	rev    kv.Rev
 }
 
 // store is a kv.Store on a log of objects.
@@ -178,8 +179,9 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	defer done()
 	for missed := 0; ; {
 		s.mu.Lock()
-		changed, rev, broken, due := s.changed, s.state.rev, s.broken, s.poll-time.Since(s.looked)
-		changes, err := s.state.since(after, prefixes)
+		// The objects after the proven one may turn out not to belong to the log.
+		changed, rev, broken, due := s.changed, s.proven.rev, s.broken, s.poll-time.Since(s.looked)
+		changes, err := s.state.since(after, rev, prefixes)
 		s.mu.Unlock()
 		if broken != nil {
 			return broken

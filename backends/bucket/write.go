@@ -357,7 +357,7 @@ func (s *store) succeed(p *plan, took time.Duration) {
 		s.notify()
 	}
 	if s.state.number >= p.e.number {
-		s.prove(point{p.e.number, p.e.nonce})
+		s.prove(point{p.e.number, p.e.nonce, p.e.rev + kv.Rev(len(p.e.txns))})
 	}
 	s.pace.done(took)
 	s.answer(p)
