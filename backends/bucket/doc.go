@@ -34,8 +34,9 @@
 //     objects after it belong to the log, and the last of them takes its place. Otherwise, the
 //     process begins at a checkpoint, and the outcome of its create is unknown.
 //
-// Watches deliver only objects whose place is proven. No rule depends on a clock. If a create gets no answer, the process reads the object and compares
-// its nonce. An object that names a different predecessor counts as empty.
+// Watches deliver only objects whose place is proven. No rule depends on a clock. If a create gets
+// no answer, the process reads the object and compares its nonce. An object that names a different
+// predecessor counts as empty.
 //
 // # What it does not do
 //
