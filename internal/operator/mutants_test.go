@@ -15,6 +15,8 @@ func TestMutants(t *testing.T) {
 			File: "ask.go", In: "Writer.Ask", Old: "p.judge(&q, now); err != nil || !a.May {", New: "p.judge(&q, now); err != nil {"}}},
 		{Name: "a view from before the lease decides", Killer: "TestStaleView", Edits: []mutate.Edit{{
 			File: "write.go", In: "writing.write", Old: "x.w.stateUnder(ctx, l)", New: "x.w.state(ctx)"}}},
+		{Name: "a decision that was cut short hides why", Killer: "TestDeniedHeartbeat", Edits: []mutate.Edit{{
+			File: "write.go", In: "writing.write", Old: "(err != nil || d == nil) && ctx.Err() == nil)", New: "err != nil || d == nil)"}}},
 		{Name: "a place does not end", Killer: "TestPlaceEnds", Edits: []mutate.Edit{{
 			File: "ask.go", In: "picture.judge", Old: "if !r.Active(now) || Back(", New: "if Back("}}},
 		{Name: "a node that is back stays away", Killer: "TestPlaceEnds", Edits: []mutate.Edit{{

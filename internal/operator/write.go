@@ -67,8 +67,8 @@ type decider = func(ctx context.Context, v *driver.View) (*Decision, error)
 
 // Write takes the lease of the rules' shard, reads the namespace, and calls decide. It commits the
 // resulting Decision with a log entry for each change, and removes old rules. If decide returns nil
-// or an error, nothing is written, and Write returns that error unchanged. Any other error states
-// whether the rule was written.
+// or an error before its context ends, nothing is written, and Write returns that error unchanged.
+// Any other error states whether the rule was written.
 func (w *Writer) Write(ctx context.Context, decide decider) error {
 	o, ttl, err := w.options()
 	if err != nil {
@@ -209,7 +209,7 @@ type writing struct {
 	w       *Writer
 	decide  decider
 	began   atomic.Bool
-	decided atomic.Bool // decide decided to write nothing
+	decided atomic.Bool // decide decided to write nothing, or failed, before the work ended
 	refused chan error  // the first call that the store refused because a permission is missing
 	written chan error
 }
@@ -228,20 +228,19 @@ func (x *writing) heard(err error, end func()) {
 }
 
 // Even if the lease should end during the commit, write waits for the answer, because only the
-// answer shows the outcome.
+// answer shows the outcome. If ctx ends before the decision, the decision's error is only a
+// consequence, and the cause is whatever ended the work.
 func (x *writing) write(ctx context.Context, l *core.Lease) error {
 	if x.began.Swap(true) {
 		return nil
 	}
 	v, err := x.w.stateUnder(ctx, l)
 	var d *Decision
-	if err != nil {
-		err = fmt.Errorf("nothing was written: %w", err)
-	} else {
+	if err == nil {
 		d, err = x.decide(ctx, v)
+		x.decided.Store((err != nil || d == nil) && ctx.Err() == nil)
 	}
 	if err != nil || d == nil {
-		x.decided.Store(true)
 		x.written <- err
 		return nil
 	}
