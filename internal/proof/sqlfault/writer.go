@@ -100,7 +100,7 @@ func (w *Writer) Check(ctx context.Context) error {
 		limited, cancel := w.limit(ctx)
 		page, err := w.b.ReadLog(limited, w.fence.Shard, after, 1000)
 		cancel()
-		if driver.Unknown(err) && ctx.Err() == nil {
+		if (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
