@@ -110,6 +110,9 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t, ok := b.(interface{ Trouble(context.Context) error }); ok && c.Trouble == nil {
+		c.Trouble = t.Trouble
+	}
 	e := &Elector{
 		b: b, info: info, o: c, clk: newClock(bootAhead), dice: dice{rnd: rand.New(rand.NewPCG(c.Seed, 0))}, note: newNotifier(c.Hooks, c.Logger, c.Node),
 		kick: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -222,7 +225,8 @@ func (e *Elector) Run(ctx context.Context) error {
 		select {
 		case <-judged:
 		case <-late.C:
-			hookErr = errors.New("tenure: Options.Eligible or Options.Trouble did not return within the drain budget: make them return when their context ends")
+			hookErr = errors.New("tenure: Options.Eligible or Options.Trouble did not return within the drain budget: " +
+				"make them return when their context ends")
 		}
 	case <-late.C:
 		hookErr = errors.New("tenure: a hook or the logger did not return within the drain budget")

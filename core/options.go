@@ -62,11 +62,11 @@ type Options struct {
 	// the member's record, and thus in all members' views, logs and metrics. The error's text must
 	// not contain credentials.
 	Eligible func(ctx context.Context) error
-	// Trouble is optional. It returns nil, or a problem of this process that an operator must fix, such
-	// as a member of a quorum that does not answer. The problem then appears in the log, in all
-	// members' views and metrics, on the board and in the command's output (View.Trouble). It does not
-	// change which shards this member owns. Run calls Trouble as it calls Eligible, and the same limits
-	// apply to the text. An answer that is late is a problem itself.
+	// Trouble returns nil, or a problem of this process that an operator must fix. The problem then
+	// appears in the log, in all members' views and metrics, on the board and in the command's output
+	// (View.Trouble). It does not change which shards this member owns. Run calls Trouble as it calls
+	// Eligible, and the same limits apply to the text. An answer that is late is a problem itself.
+	// Default (nil): the backend's method Trouble, if it has one, as a backend of package quorum does.
 	Trouble func(ctx context.Context) error
 	// Failback is how long a member with a higher priority must have been eligible before it gets
 	// the shards that this member holds. This member measures how long the other member has been

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
@@ -364,5 +365,42 @@ func TestReportedTrouble(t *testing.T) {
 func TestProbeLockIsReserved(t *testing.T) {
 	if err := checkShards([]string{"a", string(probeLock)}); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// troubledBackend has the method that Options.Trouble is by default.
+type troubledBackend struct {
+	Backend
+	err error
+}
+
+func (b *troubledBackend) Trouble(context.Context) error { return b.err }
+
+// TestBackendTrouble: by default, a member reports what its backend's method Trouble returns.
+func TestBackendTrouble(t *testing.T) {
+	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, backends := errors.New("the disk is slow"), errors.New("member c does not answer")
+	for _, c := range []struct {
+		backend Backend
+		option  func(context.Context) error
+		want    error
+	}{
+		{&troubledBackend{b, backends}, nil, backends},
+		{&troubledBackend{b, backends}, func(context.Context) error { return own }, own},
+		{b, func(context.Context) error { return own }, own},
+	} {
+		e, err := NewElector(c.backend, &Options{Trouble: c.option})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.o.Trouble(t.Context()); !errors.Is(got, c.want) {
+			t.Errorf("the member reports %v, want %v", got, c.want)
+		}
+	}
+	if e, err := NewElector(b, nil); err != nil || e.o.Trouble != nil {
+		t.Errorf("a backend without the method reports trouble (%v)", err)
 	}
 }
