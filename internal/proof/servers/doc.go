@@ -29,7 +29,8 @@
 // TENURE_ZOOKEEPER_SERVERS (user:password@host:port,host:port) specify running servers. Functions
 // that cause faults in these servers return ErrUnsupported. Without these variables, the package
 // starts installed server binaries, but only on Linux. "make servers" installs them from Debian
-// packages, or builds them from their Go modules (etcd, Consul). PostgreSQL must be 15 or later.
+// packages, or builds them from their Go modules (etcd, Consul, versitygw, fake-gcs-server). PostgreSQL
+// must be 15 or later.
 //
 // [StartCluster] and [NewCluster] start a cluster of several members, if the kind of server
 // supports clusters.

@@ -67,10 +67,10 @@ func (d DSN) With(name, value string) DSN {
 
 // Reveal returns the DSN with its password, in the form that the driver needs. For PostgreSQL
 // (pgx), the form is a URL. For MariaDB (go-sql-driver/mysql), the form is
-// "user:password@tcp(host:port)/database?...". For etcd, Consul, Redis and ZooKeeper, the form is
-// "user:password@host:port" or "host:port". For TLS, the URL contains the paths of the certificate
-// files. A MySQL DSN cannot contain paths, so pass [Server.TLSConfig] to mysql.RegisterTLSConfig
-// and set the parameter tls.
+// "user:password@tcp(host:port)/database?...". For etcd, Consul, Redis, ZooKeeper, S3 and GCS, the
+// form is "user:password@host:port" or "host:port". For TLS, the URL contains the paths of the
+// certificate files. A MySQL DSN cannot contain paths, so pass [Server.TLSConfig] to
+// mysql.RegisterTLSConfig and set the parameter tls.
 func (d DSN) Reveal() string { return d.format(d.password) }
 
 // String returns the DSN with the password replaced.
@@ -83,7 +83,7 @@ func (d DSN) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, d.String()) 
 func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 func (d DSN) format(password string) string {
-	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis, Sentinel}, d.kind) {
+	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis, Sentinel, S3, GCS}, d.kind) {
 		if d.user == "" {
 			return d.addr
 		}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the servers that package servers starts. From Debian packages:
 # PostgreSQL, PgBouncer, MariaDB, Galera, Redis, ZooKeeper, Prometheus, strace and Chromium. From their Go modules, which the
-# folders below tools name, into .cache/bin: etcd, etcdctl and Consul. Does nothing where they are
-# there already.
+# folders below tools name, into .cache/bin: etcd, etcdctl, Consul, versitygw and fake-gcs-server. Does
+# nothing where they are there already.
 #
 # No service of theirs is started: while apt-get runs, a policy-rc.d that refuses
 # is in place, and the machine's own is put back afterwards. Where a package
@@ -40,6 +40,8 @@ build() {
 # For the recipes of docs/backends/etcd.md, which internal/proof/doctest runs.
 [ ! tools/etcd/go.mod -nt .cache/bin/etcdctl ] || build etcdctl tools/etcd go.etcd.io/etcd/etcdctl/v3
 [ ! tools/consul/go.mod -nt .cache/bin/consul ] || build consul tools/consul
+[ ! tools/versitygw/go.mod -nt .cache/bin/versitygw ] || build versitygw tools/versitygw
+[ ! tools/fakegcs/go.mod -nt .cache/bin/fake-gcs-server ] || build fake-gcs-server tools/fakegcs
 [ -n "$only" ] || internal/proof/servers/images.sh
 
 missing=()

@@ -16,7 +16,8 @@ type Kind string
 // These are the kinds of servers. Galera consists of several MariaDB servers that certify each
 // other's writes. PgBouncer is a proxy, in transaction mode, for the PostgreSQL server in
 // Options.Upstream. Sentinels watch the Redis server in Options.Upstream, under the name
-// [SentinelMaster].
+// [SentinelMaster]. S3 is versitygw, which has the API of Amazon S3. GCS is fake-gcs-server, which has
+// the API of Google Cloud Storage.
 const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
@@ -27,6 +28,8 @@ const (
 	Consul    Kind = "consul"
 	Redis     Kind = "redis"
 	Sentinel  Kind = "redis-sentinel"
+	S3        Kind = "s3"
+	GCS       Kind = "gcs"
 )
 
 // SentinelMaster is the name of the server that Sentinels watch.
@@ -111,7 +114,9 @@ func (k Kind) driver() string {
 func (k Kind) mariadb() bool { return k == MariaDB || k == Galera }
 
 func (k Kind) check() error {
-	if !slices.Contains([]Kind{Postgres, MariaDB, Galera, PgBouncer, ZooKeeper, Etcd, Consul, Redis, Sentinel}, k) {
+	if !slices.Contains([]Kind{
+		Postgres, MariaDB, Galera, PgBouncer, ZooKeeper, Etcd, Consul, Redis, Sentinel, S3, GCS,
+	}, k) {
 		return fmt.Errorf("tenure: there is no kind of server %q", string(k))
 	}
 	return nil

@@ -75,6 +75,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		{PgBouncer, Options{Upstream: &Server{kind: MariaDB}}, "Upstream"},
 		{Postgres, Options{Upstream: &Server{kind: MariaDB}}, "Upstream"},
 		{MariaDB, Options{Upstream: &Server{kind: Postgres}}, "Upstream"},
+		{S3, Options{TLS: TLSServer}, "without TLS"},
+		{GCS, Options{TLS: TLSMutual}, "without TLS"},
 	} {
 		s, err := Start(t.Context(), c.kind, &c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -31,6 +31,8 @@ type recipe struct {
 	configure func(l *local) error
 	// command returns the program and its arguments.
 	command func(l *local) (path string, args []string)
+	// environment returns variables of the server's environment. If there are none, environment is nil.
+	environment func(l *local) []string
 	// probe returns nil if the server's answer on a connection shows that it is ready.
 	probe func(conn net.Conn) error
 	// form joins several running members into one store. If members find each other without help,
@@ -80,6 +82,10 @@ func findRecipe(kind Kind, o *Options) (recipe, error) {
 		return redisRecipe()
 	case Sentinel:
 		return sentinelRecipe(o.Upstream)
+	case S3:
+		return s3Recipe()
+	case GCS:
+		return gcsRecipe()
 	}
 	return recipe{}, unavailable(kind, "it is not started here")
 }
@@ -140,6 +146,9 @@ func (l *local) launch(ctx context.Context) error {
 	path, args := l.recipe.command(l)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
 	cmd.Dir, cmd.Env = l.path("data"), append(environment(), l.flushEnvironment()...)
+	if l.recipe.environment != nil {
+		cmd.Env = append(cmd.Env, l.recipe.environment(l)...)
+	}
 	cmd.Stdout, cmd.Stderr = l.log, l.log
 	cmd.SysProcAttr = l.account.attributes()
 	proc, err := startProcess(cmd)

@@ -21,7 +21,8 @@ type Options struct {
 	// TLS is what the server requires of TCP connections. The default is TLSOff.
 	TLS TLS
 	// Config contains extra lines for the server's section of the configuration file, in the form
-	// "name = value". The extra lines override earlier lines.
+	// "name = value". The extra lines override earlier lines. For S3 and GCS, the lines are variables
+	// of the server's environment.
 	Config []string
 	// NoSync omits fsync. A killed server still keeps all data, but a power failure may lose data.
 	// By default, NoSync is false, so tests include the real cost of durability.
@@ -53,6 +54,8 @@ func (o *Options) check(kind Kind) error {
 		return fmt.Errorf("tenure: %s: DiskBytes %d is negative", kind, o.DiskBytes)
 	case kind == PgBouncer && (o.Upstream == nil || o.Upstream.kind != Postgres):
 		return fmt.Errorf("tenure: %s: set Options.Upstream to a PostgreSQL server", kind)
+	case (kind == S3 || kind == GCS) && o.TLS != TLSOff:
+		return fmt.Errorf("tenure: %s: this package starts the server without TLS", kind)
 	case kind == Sentinel && (o.Upstream == nil || o.Upstream.kind != Redis || o.TLS != TLSOff):
 		return fmt.Errorf("tenure: %s: set Options.Upstream to a Redis server, without TLS", kind)
 	case o.Upstream != nil && kind != Sentinel &&
