@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 
 	"github.com/tenure-go/tenure/backends/kv"
@@ -20,11 +21,7 @@ import (
 // second Backend of a case uses another connection. With -short, only the cases about claims,
 // commits and fences run.
 func TestConformance(t *testing.T) {
-	h := conformance.Harness{Name: backendName, New: func(t conformance.T) *conformance.Store { return newSuite().store() },
-		Skip: map[string]string{
-			"Acquire/BatchCost":   "each object costs a read that proves its place, and each poll another",
-			"History/CostsNoCall": "polls, and numbers that another process won, cost calls that have nothing to do with the history",
-		}}
+	h := harness(func(conformance.T) *suite { return newSuite() })
 	if testing.Short() {
 		conformance.TestDoors(t, h, nil)
 		return
@@ -32,23 +29,39 @@ func TestConformance(t *testing.T) {
 	conformance.Test(t, h)
 }
 
+func harness(create func(conformance.T) *suite) conformance.Harness {
+	return conformance.Harness{Name: backendName, New: func(t conformance.T) *conformance.Store { return create(t).store() },
+		Skip: map[string]string{
+			"Acquire/BatchCost":   "each object costs a read that proves its place, and each poll another",
+			"History/CostsNoCall": "polls, and numbers that another process won, cost calls that have nothing to do with the history",
+		}}
+}
+
+// place is where a bucket is.
+type place interface {
+	door() *blob.Bucket // another connection
+	snapshot() map[string][]byte
+	restore(objects map[string][]byte)
+}
+
 // suite is the bucket of one case.
 type suite struct {
-	cloud *cloud
+	place
+	cloud *cloud // nil if the place is a server
 	mu    sync.Mutex
 	open  []*store
 	wiped bool
 }
 
 func newSuite() *suite {
-	s := &suite{cloud: newCloud()}
-	s.cloud.latency = time.Millisecond
-	return s
+	fake := newCloud()
+	fake.latency = time.Millisecond
+	return &suite{place: fake, cloud: fake}
 }
 
 const caseNamespace = "suite/case"
 
-func testConfig(c *cloud, namespace string, create bool) config {
+func testConfig(c place, namespace string, create bool) config {
 	b := c.door()
 	return config{
 		Options: Options{Create: create, Poll: 10 * time.Millisecond, MinTTL: 100 * time.Millisecond,
@@ -60,14 +73,20 @@ func testConfig(c *cloud, namespace string, create bool) config {
 func (s *suite) backend(ctx context.Context, namespace string, create bool, wrap func(kv.Store) kv.Store) (driver.Backend, error) {
 	s.mu.Lock()
 	if s.wiped && create { // processes that still ran have left objects, which an operator has to remove
-		s.cloud.restore(nil)
+		s.restore(nil)
 		s.wiped = false
 	}
 	s.mu.Unlock()
-	c := testConfig(s.cloud, namespace, create)
+	c := testConfig(s, namespace, create)
+	if s.cloud == nil {
+		c.Poll = 50 * time.Millisecond // each poll costs the server and this process time
+	}
 	own, err := prepare(ctx, c)
-	if err != nil {
-		return nil, err
+	err = errors.Join(err, c.second.Close())
+	if err != nil && own != nil {
+		return nil, errors.Join(err, own.Close())
+	} else if err != nil {
+		return nil, errors.Join(err, c.close())
 	}
 	s.mu.Lock()
 	s.open = append(s.open, own)
@@ -85,16 +104,17 @@ func (s *suite) backend(ctx context.Context, namespace string, create bool, wrap
 
 // client runs fn on a store that closes afterwards.
 func (s *suite) client(ctx context.Context, fn func(kv.Store) error) error {
-	own, err := prepare(ctx, testConfig(s.cloud, caseNamespace, false))
+	c := testConfig(s, caseNamespace, false)
+	own, err := prepare(ctx, c)
 	if err != nil {
-		return err
+		return errors.Join(err, c.close(), c.second.Close())
 	}
-	return errors.Join(fn(own), own.Close())
+	return errors.Join(fn(own), own.Close(), c.second.Close())
 }
 
 func (s *suite) store() *conformance.Store {
 	open := func(ctx context.Context) (driver.Backend, error) { return s.backend(ctx, caseNamespace, true, nil) }
-	return &conformance.Store{
+	of := &conformance.Store{
 		Open:      open,
 		OpenOther: open,
 		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
@@ -103,20 +123,10 @@ func (s *suite) store() *conformance.Store {
 		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
 			return s.backend(ctx, caseNamespace+suffix, true, nil)
 		},
-		OpenLying: func(ctx context.Context) (driver.Backend, error) {
-			lying := newSuite()
-			lying.cloud.lying = true
-			return lying.backend(ctx, caseNamespace, true, nil)
-		},
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			wrap, wire := conformance.KVFaults()
 			b, err := s.backend(ctx, caseNamespace, true, wrap)
 			return b, wire, err
-		},
-		Calls: func() conformance.Calls {
-			// A create that meets another process's object only learns of it.
-			lost := s.cloud.taken.Load()
-			return conformance.Calls{Reads: s.cloud.gets.Load() + s.cloud.lists.Load() + lost, Writes: s.cloud.creates.Load() - lost}
 		},
 		Compact: func(context.Context) error {
 			s.mu.Lock()
@@ -128,31 +138,50 @@ func (s *suite) store() *conformance.Store {
 			}
 			return nil
 		},
-		Deny: func(context.Context) (func(context.Context) error, error) {
-			s.cloud.deny(true)
-			return func(context.Context) error {
-				s.cloud.deny(false)
-				return nil
-			}, nil
-		},
 		Tamper: s.tamper,
 		Wipe: func(context.Context) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.wiped = true
-			s.cloud.restore(nil)
+			s.restore(nil)
 			return nil
 		},
 		Snapshot: func(context.Context) (func(context.Context) error, error) {
-			backup := s.cloud.snapshot()
+			backup := s.snapshot()
 			return func(context.Context) error {
-				s.cloud.restore(backup)
+				s.restore(backup)
 				return nil
 			}, nil
 		},
 		RaiseFloor: func(ctx context.Context, above driver.Token) error {
-			return RaiseFloor(ctx, s.cloud.door(), caseNamespace, above, nil)
+			b := s.door()
+			return errors.Join(RaiseFloor(ctx, b, caseNamespace, above, nil), b.Close())
 		},
+	}
+	if s.cloud != nil {
+		s.fault(of)
+	}
+	return of
+}
+
+// fault adds what only a bucket in memory can do.
+func (s *suite) fault(of *conformance.Store) {
+	of.OpenLying = func(ctx context.Context) (driver.Backend, error) {
+		lying := newSuite()
+		lying.cloud.lying = true
+		return lying.backend(ctx, caseNamespace, true, nil)
+	}
+	of.Calls = func() conformance.Calls {
+		// A create that meets another process's object only learns of it.
+		lost := s.cloud.taken.Load()
+		return conformance.Calls{Reads: s.cloud.gets.Load() + s.cloud.lists.Load() + lost, Writes: s.cloud.creates.Load() - lost}
+	}
+	of.Deny = func(context.Context) (func(context.Context) error, error) {
+		s.cloud.deny(true)
+		return func(context.Context) error {
+			s.cloud.deny(false)
+			return nil
+		}, nil
 	}
 }
 

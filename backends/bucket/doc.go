@@ -45,6 +45,14 @@
 // others have written a new checkpoint after the restore. Stop all processes, and call
 // [RaiseFloor].
 //
+// The tests run on a bucket in memory, on versitygw, which has the API of Amazon S3, and on
+// fake-gcs-server, which has the API of Google Cloud Storage. No test has run on a cloud. No test
+// has run on Azure Blob Storage or on a server with its API. The command "tenure certify" opens no
+// buckets. To test your bucket, run package conformance on it.
+//
+// If a bucket has versions, versitygw 1.8.0 takes the mark of a deletion for an object. After such a
+// bucket was emptied, it can be used again only if its versions are removed, too.
+//
 // If the store's client sends a create twice, both requests have the same nonce. The second must
 // not arrive after more than a thousand further objects have been written.
 package bucket

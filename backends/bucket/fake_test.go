@@ -206,7 +206,9 @@ func (d *door) ListPaged(ctx context.Context, o *blobdriver.ListOptions) (*blobd
 	return page, nil
 }
 
-func (d *door) NewRangeReader(ctx context.Context, key string, offset, length int64, _ *blobdriver.ReaderOptions) (blobdriver.Reader, error) {
+func (d *door) NewRangeReader(
+	ctx context.Context, key string, offset, length int64, _ *blobdriver.ReaderOptions,
+) (blobdriver.Reader, error) {
 	d.gets.Add(1)
 	r := &reading{}
 	err := d.request(ctx, "get", key, func(bool) error {

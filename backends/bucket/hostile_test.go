@@ -319,8 +319,8 @@ func TestFull(t *testing.T) {
 	if _, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{{Key: "app/k", Delete: true}}}}}); err != nil {
 		t.Errorf("a delete in a full namespace answers %v", err)
 	}
-	if _, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{{Key: "app/k", Value: make([]byte, maxEntry)}}}}}); !errors.Is(err,
-		driver.ErrTooLarge) {
+	large := &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{{Key: "app/k", Value: make([]byte, maxEntry)}}}}}
+	if _, err := s.Apply(t.Context(), large); !errors.Is(err, driver.ErrTooLarge) {
 		t.Errorf("a write larger than an object answers %v", err)
 	}
 }

@@ -53,8 +53,14 @@ func TestPage(t *testing.T) {
 			t.Errorf("a program of the page is not in this file:\n%s", block)
 		}
 	}
-	if err := lead(t.Context(), nil, true); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "s3") {
+	if _, err := bucket.Open(t.Context(), "none://my-bucket", "orders", nil); !errors.Is(err, core.ErrInvalid) ||
+		!strings.Contains(err.Error(), "none") {
 		t.Errorf("without a driver: %v, want ErrInvalid that names the scheme", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end() // nothing is sent
+	if err := lead(ended, nil, true); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the context: %v, want its error", err)
 	}
 	if err := raise(t.Context(), nil); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("without a bucket: %v, want ErrInvalid", err)
