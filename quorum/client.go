@@ -19,12 +19,17 @@ import (
 // Dial opens a namespace from a process that is no member, as Member.Open does. Dial uses c.Cluster,
 // c.Members or c.Domain, and c.ClientTLS, whose certificate must allow clients. If no member
 // answers before ctx ends, Dial returns an error.
-func Dial(ctx context.Context, c Config, namespace string, o *etcd.Options) (*etcd.Backend, error) {
-	c, err := c.checkedClient(ctx)
+func Dial(ctx context.Context, c Config, namespace string, o *etcd.Options) (*Backend, error) {
+	operator, err := Operate(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return c.open(ctx, c.endpoints(), namespace, o)
+	b, err := operator.config.open(ctx, operator.config.endpoints(), namespace, o)
+	if err != nil {
+		operator.Close()
+		return nil, err
+	}
+	return &Backend{Backend: b, trouble: operator.Trouble, release: func() error { operator.Close(); return nil }}, nil
 }
 
 // Operator manages a cluster from any process. Operator is safe for concurrent use.
@@ -87,7 +92,7 @@ func (o *Operator) list(ctx context.Context) ([]*etcdserverpb.Member, error) {
 }
 
 // Trouble returns nil, or what an operator must fix: members that do not answer, a database that
-// exceeds its quota, or a cluster without a majority. Use it as core.Options.Trouble.
+// exceeds its quota, or a cluster without a majority.
 func (o *Operator) Trouble(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok { // what is known by then must be said before ctx ends
 		sooner, cancel := context.WithDeadline(ctx, end.Add(-time.Until(end)/4))
@@ -147,10 +152,30 @@ func (o *Operator) Remove(ctx context.Context, name string) error {
 	if i < 0 {
 		return invalid("cluster %q has no member %.80q: use a name that Members returns", o.config.Cluster, name)
 	}
-	if _, err := o.client.MemberRemove(ctx, list[i].ID); err != nil {
+	// The removed member may have had the request, and stops before it answers.
+	id := list[i].ID
+	if _, err := o.client.MemberRemove(ctx, id); err != nil && !o.gone(ctx, id) {
 		return fmt.Errorf("tenure: quorum: remove member %q: %w", name, err)
 	}
 	return nil
+}
+
+// gone reports whether the cluster has no such member. An election may come first, so gone asks
+// until it has an answer or twice the time of a question is over.
+func (o *Operator) gone(ctx context.Context, id uint64) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*asking)
+	defer cancel()
+	for {
+		list, err := o.list(ctx)
+		if err == nil {
+			return !slices.ContainsFunc(list, func(x *etcdserverpb.Member) bool { return x.ID == id })
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
 }
 
 // connect returns a client, which connects when it is used.

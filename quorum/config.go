@@ -28,57 +28,58 @@ import (
 type Config struct {
 	// Cluster is the cluster's name. A name has 1 to 64 letters, digits, dots, dashes and underscores.
 	// Start refuses a data folder of a cluster with another name.
-	Cluster string
+	Cluster string `yaml:"cluster"`
 
 	// Name is the name of this process in Members.
-	Name string
+	Name string `yaml:"name"`
 
 	// Dir is this member's data folder, which Start creates. Only one member can use the folder.
-	Dir string
+	Dir string `yaml:"dir"`
 
 	// Members are the cluster's initial members, in any order: 1 to 7. Use 3 or 5.
-	Members []Address
+	Members []Address `yaml:"members"`
 
 	// Domain is the DNS name from which Start and the other functions read Members, if Members is
 	// empty. For members, Domain has SRV records _etcd-server-ssl._tcp, and for their clients
 	// _etcd-client-ssl._tcp, both without -ssl if there is no TLS. Each name has exactly Size records,
 	// whose targets are hosts below Domain: a member named "a" is the host a.Domain. Resolver looks
 	// the records up within 5 s. Default (nil): net.DefaultResolver.
-	Domain   string
-	Size     int
-	Resolver Resolver
+	Domain   string   `yaml:"domain"`
+	Size     int      `yaml:"size"`
+	Resolver Resolver `yaml:"-"`
 
 	// PeerTLS protects the connections between members, and ClientTLS protects the connections of
 	// clients. Both are required unless all addresses in Members are loopback addresses. Any holder of
 	// a certificate that ClientTLS.CAFile has signed can read and write everything.
-	PeerTLS, ClientTLS TLS
+	PeerTLS   TLS `yaml:"peer_tls"`
+	ClientTLS TLS `yaml:"client_tls"`
 
 	// Create lets Start create a member in an empty data folder. Set Create for the first start of a
 	// cluster only. Default false: an empty folder is an error, because the disk may be lost. If a
 	// member's disk is lost while Create is set and the other members are down, the cluster can lose
 	// acknowledged writes.
-	Create bool
+	Create bool `yaml:"create"`
 
 	// Quota limits the size of the database, in bytes: 64 MiB to 8 GiB. Default (0) 2 GiB. If the
 	// database exceeds Quota, the cluster refuses writes.
-	Quota int64
+	Quota int64 `yaml:"quota"`
 
 	// Retention is the time for which etcd keeps former revisions: 1 min to 24 h. Default (0) 5 min.
 	// A process whose watch is interrupted for longer reads everything again.
-	Retention time.Duration
+	Retention time.Duration `yaml:"retention"`
 
 	// Logger receives etcd's warnings and errors, and at level Debug its messages during Close. Each
 	// message is logged at most ten times in a second. Default (nil): slog.Default().
-	Logger *slog.Logger
+	Logger *slog.Logger `yaml:"-"`
 }
 
 // Address contains a member's unique name, and the addresses that other processes use. Each address
 // is "host:port". If host is an IP address, the member listens at this address. If host is a DNS
 // name other than localhost, the member listens at all of its machine's addresses.
 type Address struct {
-	Name   string
-	Peer   string // for other members
-	Client string // for clients, including the clients in member processes
+	Name   string `yaml:"name"`
+	Peer   string `yaml:"peer"`   // for other members
+	Client string `yaml:"client"` // for clients, including the clients in member processes
 }
 
 // TLS names PEM files. Set all or none. Members use the certificate both as servers and as clients,
@@ -86,7 +87,9 @@ type Address struct {
 // show a certificate. Members read the certificate and the key for each connection, and the CA file
 // when they start.
 type TLS struct {
-	CAFile, CertFile, KeyFile string
+	CAFile   string `yaml:"ca_file"`
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
 }
 
 const (

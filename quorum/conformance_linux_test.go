@@ -140,7 +140,9 @@ func guard(client *clientv3.Client, prefix string) conformance.Guard {
 	return conformance.Guard{
 		Name: "Guard",
 		Begin: func(_ context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
-			guard := b.(*etcd.Backend).Guard(fence)
+			guard := b.(interface {
+				Guard(driver.Fence) []clientv3.Cmp
+			}).Guard(fence)
 			return func(ctx context.Context, text string) error {
 				resp, err := client.Txn(ctx).If(guard...).Then(clientv3.OpPut(prefix+text, "")).Commit()
 				if err == nil && !resp.Succeeded {

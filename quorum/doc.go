@@ -11,10 +11,11 @@
 //
 // [Start] runs etcd's server in this process (package embed). [Member.Open] returns the ordinary
 // backend for etcd, and [Dial] does the same in a process that is no member. [Replace] gives a lost
-// member's place to a new disk or machine. [Restore] makes members of a new cluster from a snapshot.
-// An [Operator], which each Member contains, lists and removes members, and writes snapshots; so
-// does the command quorum/cmd/quorum. etcd compacts its history and limits its size. If the database
-// is full, the member that leads makes room without an operator.
+// member's place to a new disk or machine. [Restore] makes members of a new cluster from a
+// snapshot. An [Operator], which each Member contains, lists and removes members, and writes
+// snapshots; so does the command quorum/cmd/quorum. [Opener] starts a member from a configuration.
+// etcd compacts its history and limits its size. If the database is full, the member that leads
+// makes room without an operator.
 //
 // Limits:
 //

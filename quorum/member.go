@@ -214,8 +214,20 @@ func (m *Member) Err() error {
 // Open opens a namespace in the cluster, as etcd.Open does. The Backend connects to all members
 // that this member knows, and works while a majority runs, whether or not this member does. Close
 // the Backend before the member. MaxTxnOps and MaxRequestBytes in o must be 0.
-func (m *Member) Open(ctx context.Context, namespace string, o *etcd.Options) (*etcd.Backend, error) {
-	return m.config.open(ctx, m.endpoints(), namespace, o)
+func (m *Member) Open(ctx context.Context, namespace string, o *etcd.Options) (*Backend, error) {
+	b, err := m.config.open(ctx, m.endpoints(), namespace, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{Backend: b, trouble: m.Trouble, release: func() error { return nil }}, nil
+}
+
+// Trouble returns the reason if this member has stopped, and otherwise what Operator.Trouble returns.
+func (m *Member) Trouble(ctx context.Context) error {
+	if err := m.Err(); err != nil {
+		return err
+	}
+	return m.Operator.Trouble(ctx)
 }
 
 // endpoints returns the client URLs of all members that this member knows.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -74,8 +75,7 @@ func child(ctx context.Context, text string) (err error) {
 	s.Logger = slog.New(slog.NewTextHandler(os.Stdout, nil))
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	var trouble func(context.Context) error
-	open := func(ctx context.Context) (*etcd.Backend, error) {
+	open := func(ctx context.Context) (*Backend, error) {
 		return Dial(ctx, s.Config, namespace, &etcd.Options{Create: true})
 	}
 	if !s.ClientOnly {
@@ -95,8 +95,7 @@ func child(ctx context.Context, text string) (err error) {
 			end(m.Err())
 		}()
 		fmt.Println("started")
-		trouble = m.Trouble
-		open = func(ctx context.Context) (*etcd.Backend, error) {
+		open = func(ctx context.Context) (*Backend, error) {
 			return m.Open(ctx, namespace, &etcd.Options{Create: true})
 		}
 	}
@@ -104,7 +103,7 @@ func child(ctx context.Context, text string) (err error) {
 		<-ctx.Done()
 		return stopped(ctx)
 	}
-	var b *etcd.Backend
+	var b *Backend
 	var failed error
 	if !ample.Soon(ctx, func() bool { // an election may come
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -116,7 +115,7 @@ func child(ctx context.Context, text string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	err = core.RunSingleton(ctx, b, shard, lead(s.Name), &core.Options{TTL: cmp.Or(s.TTL, testTTL), Node: s.Name,
-		Logger: s.Logger, Trouble: trouble})
+		Logger: s.Logger})
 	if ctx.Err() == nil {
 		return err
 	}
@@ -386,18 +385,19 @@ func (c *cluster) owner(n int) (p *proc, since time.Time, leases int) {
 // check reads the log, which must contain every acknowledged entry, with tokens that do not decrease.
 func (c *cluster) check() {
 	c.Helper()
-	log := c.log()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for payload, n := range c.acked {
+	acked := maps.Clone(c.acked) // before the log is read: the processes go on
+	c.mu.Unlock()
+	log := c.log()
+	for payload, n := range acked {
 		if log[n] != payload {
 			c.Errorf("entry %d was acknowledged as %q, and the log has %q", n, payload, log[n])
 		}
 	}
-	if len(c.acked) == 0 {
+	if len(acked) == 0 {
 		c.Error("no entry was acknowledged")
 	}
-	c.Logf("%d entries acknowledged, %d in the log", len(c.acked), len(log))
+	c.Logf("%d entries acknowledged, %d in the log", len(acked), len(log))
 }
 
 // log returns the log, after it has checked that tokens do not decrease.

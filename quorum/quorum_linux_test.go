@@ -225,9 +225,9 @@ func TestGoroutines(t *testing.T) { // alone, so that no other test has goroutin
 	}
 }
 
-func open(t *testing.T, m *Member) *etcd.Backend {
+func open(t *testing.T, m *Member) *Backend {
 	t.Helper()
-	return sqlfault.Open(t, func(ctx context.Context) (*etcd.Backend, error) {
+	return sqlfault.Open(t, func(ctx context.Context) (*Backend, error) {
 		return m.Open(ctx, namespace, &etcd.Options{Create: true})
 	})
 }

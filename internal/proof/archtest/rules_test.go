@@ -51,7 +51,7 @@ var floors = [][][]string{
 		"backends/sql/internal/enginetest"}},
 	// Programs.
 	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "quorum", "tools/...", "internal/sidecar"}},
-	{{"quorum/cmd/..."}},
+	{{"quorum/cmd/...", "quorum/examples/..."}},
 }
 
 // etcd's client takes its call options from gRPC and its logger from zap.
@@ -195,10 +195,11 @@ var rows = []row{
 	{pkg: "examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
 	{pkg: "bench/...", allow: []string{anything}, deny: []string{"core/driver"}},
 	// A module of its own, as etcd's server has many dependencies.
-	{pkg: "quorum", allow: append([]string{"backends/etcd", "core", "go.etcd.io/bbolt", "go.etcd.io/etcd/client/pkg/v3/...",
-		"go.etcd.io/etcd/etcdutl/v3/snapshot", "go.etcd.io/etcd/pkg/v3/...", "go.etcd.io/etcd/server/v3/...",
+	{pkg: "quorum", allow: append([]string{"backends/etcd", "core", "core/driver", "go.etcd.io/bbolt",
+		"go.etcd.io/etcd/client/pkg/v3/...", "go.etcd.io/etcd/etcdutl/v3/snapshot", "go.etcd.io/etcd/pkg/v3/...", "go.etcd.io/etcd/server/v3/...",
 		"go.uber.org/zap/..."}, etcdClient...)},
 	{pkg: "quorum/cmd/quorum", allow: []string{"core", "quorum"}},
+	{pkg: "quorum/examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
 	{pkg: "deploy/...", allow: []string{anything}},
 	{pkg: "tools/...", allow: []string{anything}},
 	{pkg: "internal/proof/ample"},
