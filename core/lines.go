@@ -16,11 +16,13 @@ import (
 // A process may own 100,000 shards. If one event affects many leases, the log gets only one line,
 // with the number of leases and the first namedShards shards. At Debug level, each lease gets a
 // line. At most one line of each kind is written within linesEvery. Unrequested events first get
-// one line per lease, up to singleLines lines in that time.
+// one line per lease, up to singleLines lines in that time. Grants first get one line per step, up
+// to promptLines lines after the first, so that the line precedes the handler's own lines.
 const (
 	linesEvery  = time.Second
 	namedShards = 5
 	singleLines = 16
+	promptLines = 4
 )
 
 // A lineKind is the common part of gathered lines.
@@ -29,7 +31,7 @@ type lineKind struct {
 	one, many string // messages for one lease and for several; if many is empty, one is used for both
 	cause     string // empty if the line has no cause
 	asked     bool   // requested, so lines are gathered from the first lease on
-	prompt    bool   // gathered within one step only, up to singleLines in linesEvery
+	prompt    bool   // gathered within one step only, up to promptLines lines after the first in linesEvery
 	rule      rule
 }
 
@@ -96,7 +98,7 @@ func (n *notifier) writeGathered(everything bool) (again time.Time) {
 	for _, g := range n.gathered {
 		over := g.since.IsZero() || now.Sub(g.since) >= linesEvery
 		switch {
-		case g.count > 0 && (over || everything || g.kind.prompt && g.single < singleLines):
+		case g.count > 0 && (over || everything || g.kind.prompt && g.single < promptLines):
 			due := *g
 			*g = gathering{kind: g.kind, since: now} // set before the logger is called, which may end its goroutine
 			if !over {

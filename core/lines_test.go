@@ -118,7 +118,9 @@ func TestLinesOfManyLeases(t *testing.T) {
 	})
 }
 
-// A rolling restart of three members with 64 shards writes a few lines for each step.
+// A rolling restart of three members with 64 shards writes a few lines for each step: for each of
+// two new owners up to six about grants, up to two about ended leases, and one about the session.
+// How many depends on how the hand-over divides into calls.
 func TestLinesOfARollingRestart(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -145,12 +147,13 @@ func TestLinesOfARollingRestart(t *testing.T) {
 			start(node)
 		}
 		before := len(log.of(slog.LevelInfo, ""))
+		const most = 2*(1+promptLines+1) + 2 + 1
 		for _, node := range nodes {
 			w.must(on[node].end())
 			start(node)
 		}
-		if n := len(log.of(slog.LevelInfo, "")) - before; n < 2*len(nodes) || n > 8*len(nodes) {
-			w.Errorf("%d lines at Info, want at most 8 for each restart", n)
+		if n := len(log.of(slog.LevelInfo, "")) - before; n < 2*len(nodes) || n > most*len(nodes) {
+			w.Errorf("%d lines at Info, want at most %d for each restart", n, most)
 		}
 		for _, m := range on {
 			w.must(m.end())
